@@ -1,0 +1,99 @@
+#include "memory.h"
+
+#include <map>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace poolgrad {
+
+namespace {
+
+constexpr size_t MOST_HELD = size_t(512) << 20;
+constexpr size_t HUGE_PAGE = size_t(2) << 20;
+
+struct Block { void* data; size_t bytes; };
+
+struct Store {
+    std::mutex mutex;
+    std::map<void*, size_t> lent;
+    std::vector<Block> held;  // oldest first
+    size_t held_bytes = 0;
+};
+
+// Never destroyed: arrays may outlive the interpreter's teardown.
+Store& store() { static Store* s = new Store; return *s; }
+
+#if defined(__linux__)
+void* obtain(size_t bytes) {
+    void* p = mmap(nullptr, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return nullptr;
+    char* begin = static_cast<char*>(p);
+    char* block = begin + (HUGE_PAGE - reinterpret_cast<size_t>(p) % HUGE_PAGE) % HUGE_PAGE;
+    if (block > begin) munmap(begin, size_t(block - begin));
+    if (size_t rest = size_t(begin + HUGE_PAGE - block)) munmap(block + bytes, rest);
+    madvise(block, bytes, MADV_HUGEPAGE);
+    return block;
+}
+void dispose(const Block& b) { munmap(b.data, b.bytes); }
+void lend_to_system(const Block& b) { madvise(b.data, b.bytes, MADV_FREE); }
+#else
+void* obtain(size_t bytes) { return ::operator new(bytes, std::align_val_t(64), std::nothrow); }
+void dispose(const Block& b) { ::operator delete(b.data, std::align_val_t(64)); }
+void lend_to_system(const Block&) {}
+#endif
+
+}  // namespace
+
+void* take_block(size_t bytes) {
+    bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    Store& s = store();
+    std::lock_guard<std::mutex> lock(s.mutex);
+    for (size_t k = s.held.size(); k-- > 0;)
+        if (s.held[k].bytes >= bytes && s.held[k].bytes - bytes <= bytes / 4) {
+            Block b = s.held[k];
+            s.lent[b.data] = b.bytes;
+            s.held.erase(s.held.begin() + long(k));
+            s.held_bytes -= b.bytes;
+            return b.data;
+        }
+    void* p = obtain(bytes);
+    if (p) s.lent[p] = bytes;
+    return p;
+}
+
+void give_block(void* block) {
+    Store& s = store();
+    std::lock_guard<std::mutex> lock(s.mutex);
+    auto found = s.lent.find(block);
+    Block b{block, found->second};
+    s.lent.erase(found);
+    if (b.bytes > MOST_HELD) return dispose(b);
+    while (s.held_bytes + b.bytes > MOST_HELD) {
+        s.held_bytes -= s.held.front().bytes;
+        dispose(s.held.front());
+        s.held.erase(s.held.begin());
+    }
+    lend_to_system(b);
+    s.held.push_back(b);
+    s.held_bytes += b.bytes;
+}
+
+size_t held_bytes() {
+    std::lock_guard<std::mutex> lock(store().mutex);
+    return store().held_bytes;
+}
+
+void release_held() {
+    Store& s = store();
+    std::lock_guard<std::mutex> lock(s.mutex);
+    for (const Block& b : s.held) dispose(b);
+    s.held.clear();
+    s.held_bytes = 0;
+}
+
+}  // namespace poolgrad

@@ -1,0 +1,145 @@
+// Vectors as wide as the instruction set this file is compiled for, and nothing that depends on which one that is.
+//
+// Everything lives in a namespace named after the instruction set, so that one source can be compiled several times and
+// the linker can never pick a wide copy of an inline function for a narrow machine. For the same reason the kernels use
+// no standard-library templates.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__SSE2__) || defined(_M_X64)
+#include <immintrin.h>
+#endif
+
+#ifndef PG_ISA
+#define PG_ISA baseline
+#endif
+
+namespace poolgrad {
+namespace PG_ISA {
+
+#if defined(__AVX512F__)
+constexpr int VECTOR_BYTES = 64;
+#elif defined(__AVX2__)
+constexpr int VECTOR_BYTES = 32;
+#else
+constexpr int VECTOR_BYTES = 16;
+#endif
+
+constexpr int64_t LINE = 64;
+
+template <class A> constexpr int LANES = VECTOR_BYTES / int(sizeof(A));
+
+#if defined(__GNUC__) || defined(__clang__)
+template <class A> struct VecOf { typedef A type __attribute__((vector_size(VECTOR_BYTES))); };
+template <class A> using Vec = typename VecOf<A>::type;
+template <class A> inline Vec<A> splat(A a) { return a - Vec<A>{}; }
+#else
+template <class A> struct Vec {
+    A v[LANES<A>];
+    Vec operator+(const Vec& o) const { Vec r; for (int i = 0; i < LANES<A>; ++i) r.v[i] = v[i] + o.v[i]; return r; }
+    Vec operator*(const Vec& o) const { Vec r; for (int i = 0; i < LANES<A>; ++i) r.v[i] = v[i] * o.v[i]; return r; }
+    Vec operator/(const Vec& o) const { Vec r; for (int i = 0; i < LANES<A>; ++i) r.v[i] = v[i] / o.v[i]; return r; }
+};
+template <class A> inline Vec<A> splat(A a) { Vec<A> r; for (int i = 0; i < LANES<A>; ++i) r.v[i] = a; return r; }
+#endif
+
+template <class A> inline Vec<A> load(const A* p) { Vec<A> v; std::memcpy(&v, p, sizeof v); return v; }
+template <class A> inline void store(A* p, Vec<A> v) { std::memcpy(p, &v, sizeof v); }
+
+// A store that goes past the caches; p must be aligned to the vector. Machines without one use a plain store.
+template <class A> inline void stream(A* p, Vec<A> v) {
+#if defined(__AVX512F__)
+    __m512i x; std::memcpy(&x, &v, sizeof x); _mm512_stream_si512(reinterpret_cast<__m512i*>(p), x);
+#elif defined(__AVX2__)
+    __m256i x; std::memcpy(&x, &v, sizeof x); _mm256_stream_si256(reinterpret_cast<__m256i*>(p), x);
+#elif defined(__SSE2__) || defined(_M_X64)
+    __m128i x; std::memcpy(&x, &v, sizeof x); _mm_stream_si128(reinterpret_cast<__m128i*>(p), x);
+#else
+    store(p, v);
+#endif
+}
+
+inline void stream_fence() {
+#if defined(__SSE2__) || defined(_M_X64)
+    _mm_sfence();
+#endif
+}
+
+inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+// Bytes until p is aligned to a cache line.
+inline int64_t to_line(const void* p) { return int64_t((0 - reinterpret_cast<uintptr_t>(p)) & uintptr_t(LINE - 1)); }
+
+// Copy past the caches: whole lines streamed, the ragged ends stored plainly.
+inline void stream_copy(char* to, const char* from, int64_t bytes) {
+    int64_t head = least(to_line(to), bytes);
+    std::memcpy(to, from, size_t(head));
+    int64_t k = head;
+    for (; k + LINE <= bytes; k += LINE)
+        for (int64_t j = 0; j < LINE; j += VECTOR_BYTES)
+            stream(reinterpret_cast<float*>(to + k + j), load(reinterpret_cast<const float*>(from + k + j)));
+    std::memcpy(to + k, from + k, size_t(bytes - k));
+}
+
+// out[c * out_stride + r] = in[r * in_stride + c] for a square block: 8 x 8 for float, 4 x 4 for double.
+template <class A> constexpr int SQUARE = sizeof(A) == 4 ? 8 : 4;
+
+#if (defined(__GNUC__) && __GNUC__ >= 12) || defined(__clang__)
+typedef float F8 __attribute__((vector_size(32)));
+typedef double D4 __attribute__((vector_size(32)));
+
+inline void transpose_square(const float* in, int64_t is, float* out, int64_t os) {
+    F8 a[8], b[8];
+    for (int r = 0; r < 8; ++r) std::memcpy(&a[r], in + r * is, 32);
+    for (int r = 0; r < 8; r += 2) {
+        b[r] = __builtin_shufflevector(a[r], a[r + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        b[r + 1] = __builtin_shufflevector(a[r], a[r + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+    for (int r = 0; r < 8; r += 4)
+        for (int k = 0; k < 2; ++k) {
+            a[r + 2 * k] = __builtin_shufflevector(b[r + k], b[r + k + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+            a[r + 2 * k + 1] = __builtin_shufflevector(b[r + k], b[r + k + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+        }
+    for (int c = 0; c < 4; ++c) {
+        F8 low = __builtin_shufflevector(a[c], a[c + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        F8 high = __builtin_shufflevector(a[c], a[c + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+        std::memcpy(out + c * os, &low, 32);
+        std::memcpy(out + (c + 4) * os, &high, 32);
+    }
+}
+
+inline void transpose_square(const double* in, int64_t is, double* out, int64_t os) {
+    D4 a[4], b[4];
+    for (int r = 0; r < 4; ++r) std::memcpy(&a[r], in + r * is, 32);
+    for (int r = 0; r < 4; r += 2) {
+        b[r] = __builtin_shufflevector(a[r], a[r + 1], 0, 4, 2, 6);
+        b[r + 1] = __builtin_shufflevector(a[r], a[r + 1], 1, 5, 3, 7);
+    }
+    for (int c = 0; c < 2; ++c) {
+        D4 low = __builtin_shufflevector(b[c], b[c + 2], 0, 1, 4, 5);
+        D4 high = __builtin_shufflevector(b[c], b[c + 2], 2, 3, 6, 7);
+        std::memcpy(out + c * os, &low, 32);
+        std::memcpy(out + (c + 2) * os, &high, 32);
+    }
+}
+#else
+template <class A> inline void transpose_square(const A* in, int64_t is, A* out, int64_t os) {
+    for (int r = 0; r < SQUARE<A>; ++r)
+        for (int c = 0; c < SQUARE<A>; ++c) out[c * os + r] = in[r * is + c];
+}
+#endif
+
+// Transpose in whole squares: rows and columns are rounded up to a multiple of 8, and both sides must have room for
+// that. Rows go from last to first, so that where `os` is less than the rounded number of rows (but at least 8), what
+// spills over the end of an output row is overwritten by its owner.
+template <class A> inline void transpose(const A* in, int64_t is, A* out, int64_t os, int64_t rows, int64_t cols) {
+    constexpr int64_t q = SQUARE<A>;
+    for (int64_t r = (rows + 7) / 8 * 8 - q; r >= 0; r -= q)
+        for (int64_t c = 0; c < cols; c += q) transpose_square(in + r * is + c, is, out + c * os + r, os);
+}
+
+}  // namespace PG_ISA
+}  // namespace poolgrad

@@ -1,0 +1,43 @@
+"""Average pooling and, above all, its gradient: one answer to the bit, at the speed of memory.
+
+>>> import numpy as np, poolgrad
+>>> dy = np.array([[1, 2], [3, 4]], dtype=np.float32)
+>>> poolgrad.avg_pool_grad(dy, (3, 3), 2, stride=1, layout="HW")
+array([[0.25, 0.75, 0.5 ],
+       [1.  , 2.5 , 1.5 ],
+       [0.75, 1.75, 1.  ]], dtype=float32)
+"""
+
+from .errors import PoolGradError, PoolGradMemoryError, PoolGradTypeError, PoolGradValueError
+from .explain import explain
+from .geometry import Axis, Pool
+from .ops import (
+    adaptive_avg_pool,
+    adaptive_avg_pool_grad,
+    avg_pool,
+    avg_pool_grad,
+    forward,
+    fractional_avg_pool,
+    fractional_avg_pool_grad,
+    gradient,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Axis",
+    "Pool",
+    "PoolGradError",
+    "PoolGradMemoryError",
+    "PoolGradTypeError",
+    "PoolGradValueError",
+    "adaptive_avg_pool",
+    "adaptive_avg_pool_grad",
+    "avg_pool",
+    "avg_pool_grad",
+    "explain",
+    "forward",
+    "fractional_avg_pool",
+    "fractional_avg_pool_grad",
+    "gradient",
+]

@@ -1,0 +1,85 @@
+"""Which kind of array came in; the same kind goes out.
+
+Requirements: no framework is imported unless the user's own array comes from it; nothing is copied in silence; a kind
+that is not served is refused by name. `adapt(array)` returns the NumPy view the engines work on and the function that
+turns a NumPy result back. To serve a new kind of array, add one branch here.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from .errors import PoolGradMemoryError, PoolGradTypeError, PoolGradValueError
+
+__all__ = ["DTYPES", "check_fits", "check_out", "check_source"]
+
+Array = npt.NDArray[Any]
+
+DTYPES = {np.dtype(t): t.__name__ for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)}
+
+
+def check_source(name: str, array: object) -> Array:
+    """`array` as the engines take it, or an error that says what is wrong with it."""
+    if not isinstance(array, np.ndarray):
+        kind = f"{type(array).__module__}.{type(array).__qualname__}"
+        raise PoolGradTypeError(f"{name} must be a NumPy array, got {kind}; convert it first, for instance with numpy.asarray")
+    if array.dtype not in DTYPES:
+        swapped = " in the machine's byte order" if array.dtype.newbyteorder("=") in DTYPES else ""
+        raise PoolGradTypeError(f"{name} must have dtype {', '.join(DTYPES.values())}{swapped}, got {array.dtype}")
+    return array.view(np.ndarray)
+
+
+def check_fits(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Refuse a result that cannot exist here, before anything is allocated."""
+    elements = 1
+    for extent in shape:
+        elements *= extent
+    if elements * dtype.itemsize > 2**63 - 1:
+        raise PoolGradValueError(f"{name} {shape} has {elements} elements of {dtype}, beyond 64-bit addressing")
+    if elements * dtype.itemsize > 2**30 and elements * dtype.itemsize > _memory():
+        raise PoolGradMemoryError(f"{name} {shape} of {dtype} needs {elements * dtype.itemsize} bytes, this machine has {_memory()}")
+
+
+def _memory() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 2**63 - 1
+
+
+def check_out(out: object, source: Array, shape: tuple[int, ...]) -> Array:
+    """`out` as a place for the result: right shape and dtype, writeable, apart from the source and from itself."""
+    if not isinstance(out, np.ndarray):
+        raise PoolGradTypeError(f"out must be a NumPy array, got {type(out).__name__}")
+    if out.shape != shape:
+        raise PoolGradValueError(f"out must have shape {shape}, got {out.shape}")
+    if out.dtype != source.dtype:
+        raise PoolGradTypeError(f"out must have the dtype of the input ({source.dtype}), got {out.dtype}")
+    if not out.flags.writeable:
+        raise PoolGradValueError("out must be writeable, got a read-only array")
+    if _overlaps_itself(out):
+        raise PoolGradValueError(f"out must not overlap itself, got strides {out.strides} for shape {out.shape}")
+    if np.may_share_memory(source, out) and _shares(source, out):
+        raise PoolGradValueError("out must not share memory with the input")
+    return out.view(np.ndarray)
+
+
+def _shares(a: Array, b: Array) -> bool:
+    try:
+        return np.shares_memory(a, b, max_work=10**5)
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _overlaps_itself(out: Array) -> bool:
+    reach = out.itemsize
+    for stride, extent in sorted((abs(s), n) for s, n in zip(out.strides, out.shape, strict=True) if n > 1):
+        if stride < reach:
+            return out.size > 0
+        reach += stride * (extent - 1)
+    return False

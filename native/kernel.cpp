@@ -3,8 +3,11 @@
 // A box goes axis by axis from last to first, as the numeric contract orders. Rows of the last axis are loaded,
 // (divided,) and summed into scratch; each axis before it sums blocks of what follows; the first axis writes the
 // result. Short intervals on the first axis keep a ring of the blocks in reach, so nothing is computed twice; long
-// ones keep them all.
+// ones keep them all. A last axis that adds nothing is spread only when the result is written: copying commutes with
+// every sum.
+#include "floor.h"
 #include "rows.h"
+#include "weave.h"
 
 namespace poolgrad {
 namespace PG_ISA {
@@ -18,13 +21,17 @@ public:
         ring_ = at(plan.scratch.ring);
         row_in_ = at(plan.scratch.row_in);
         row_out_ = at(plan.scratch.row_out);
+        spread_ = at(plan.scratch.spread);
+        divided_ = at(plan.scratch.divided);
+        raw_ = at(plan.scratch.raw);
+        finished_ = at(plan.scratch.finished);
         turned_in_ = at(plan.scratch.turned_in);
         turned_out_ = at(plan.scratch.turned_out);
         sums_ = at(plan.scratch.sums);
         stage_ = scratch + plan.scratch.stage;
     }
 
-    // The box whose k-th axis covers positions from a[k] on, channels from `channel` on, of one image.
+    // The box with these indices along the axes, channels from `channel` on, of one image.
     void run(const char* source, char* result, const int64_t* index, int64_t channel) {
         channels_ = least(plan_.box_channels, plan_.channels - channel);
         source += channel * plan_.channel_source;
@@ -33,57 +40,65 @@ public:
             const Axis& axis = *plan_.axes[k];
             a_[k] = index[k] * plan_.box[k];
             b_[k] = least(a_[k] + plan_.box[k], axis.positions);
-            need_[k] = needed(axis, a_[k], b_[k]);
+            need_[k] = axis.rows_needed(a_[k], b_[k]);
             source += (need_[k].a - axis.base) * plan_.steps[k].source_stride;
             result += a_[k] * plan_.steps[k].result_stride;
+            program_[k] = axis.is_long() ? &plan_.programs[k][index[k]] : nullptr;
         }
-        inner_[K] = channels_;
-        for (int k = K - 1; k >= 1; --k) inner_[k] = round_row(k, (b_[k] - a_[k]) * inner_[k + 1]);
         const Axis& last = *plan_.axes[K - 1];
+        in_ = (need_[K - 1].b - need_[K - 1].a) * channels_;
+        out_ = (b_[K - 1] - a_[K - 1]) * channels_;
+        inner_[K - 1] = plan_.spread_late ? in_ : out_;
+        inner_[K - 1] = plan_.rows == Rows::woven ? most(inner_[K - 1], 1) : padded_row(most(inner_[K - 1], 1), int64_t(sizeof(A)));
+        for (int k = K - 2; k >= 1; --k) inner_[k] = (b_[k] - a_[k]) * inner_[k + 1];
+        block_ = K == 2 ? inner_[1] : padded_row(inner_[1], int64_t(sizeof(A)));
         const Span w = plan_.divide_first ? need_[K - 1] : Span{a_[K - 1], b_[K - 1]};
-        divider_.begin(plan_, last.count.data() + w.a - (plan_.divide_first ? last.base : 0), w.b - w.a, channels_, at(plan_.scratch.divisors));
-        if (plan_.axes[0]->is_long()) run_long(source, result);
-        else run_short(source, result);
+        divider_.begin(plan_, last.count.data() + w.a - (plan_.divide_first ? last.base : 0), w.b - w.a, channels_, plan_.rows == Rows::woven ? plan_.batch : 1, at(plan_.scratch.divisors));
+        streaming_ = plan_.streaming && !plan_.gather;
+        char* target = plan_.gather ? reinterpret_cast<char*>(finished_) : result;
+        if (program_[0]) run_long(source, target);
+        else run_short(source, target);
+        const int64_t bytes = (b_[0] - a_[0]) * plan_.steps[0].result_stride;
+        if (plan_.gather) stream_copy(result, target, bytes);
     }
 
 private:
     A* at(size_t offset) const { return reinterpret_cast<A*>(scratch_ + offset); }
 
-    // Rows of the last axis start on a cache line of their own.
-    int64_t round_row(int k, int64_t n) const {
-        constexpr int64_t line = LINE / int64_t(sizeof(A));
-        return k == K - 1 ? (n + line - 1) / line * line : n;
-    }
-
-    static Span needed(const Axis& axis, int64_t a, int64_t b) {
-        Span s{0, 0};
-        for (; a < b && axis.lo[a] >= axis.hi[a];) ++a;
-        for (; a < b && axis.lo[b - 1] >= axis.hi[b - 1];) --b;
-        if (a < b) { s.a = axis.lo[a]; s.b = axis.hi[b - 1]; }
-        else s.a = s.b = axis.base;
-        return s;
-    }
-
-    int64_t count_of(int k, int64_t row) const {
+    // The divisor's share of row `row` of axis k, where the division comes first; of position i, where it comes last.
+    int64_t count_of_row(int k, int64_t row) const {
         return plan_.divide_first && !plan_.constant_divisor ? plan_.axes[k]->count[row - plan_.axes[k]->base] : 1;
+    }
+    int64_t count_of_position(int k, int64_t i) const {
+        return plan_.divide_first || plan_.constant_divisor ? 1 : plan_.axes[k]->count[i];
     }
 
     // First axis, short intervals: a ring of blocks.
     void run_short(const char* source, char* result) {
         const Axis& axis = *plan_.axes[0];
-        const int64_t size = inner_[1], slots = plan_.ring_rows, batch = K == 2 && plan_.strip ? plan_.strip : 1, first = need_[0].a;
-        int64_t made = first;
+        const int64_t size = block_, slots = plan_.ring_rows, batch = K == 2 ? plan_.batch : 1, first = need_[0].a;
+        int64_t made = first, slot = 0;
         const A* p[BLOCK];
-        for (int64_t i = a_[0]; i < b_[0]; ++i) {
+        for (int64_t i = a_[0], n; i < b_[0]; i += n) {
             const int64_t lo = axis.lo[i], hi = axis.hi[i];
-            if (made < lo) made = lo;
+            char* to = result + (i - a_[0]) * plan_.steps[0].result_stride;
+            n = 1;
+            if (lo >= hi) { emit(p, 0, i, 1, to); continue; }
+            if (made < lo) { made = lo; slot = (made - first) % slots; }
             while (made < hi) {
-                const int64_t slot = (made - first) % slots, n = least(least(batch, need_[0].b - made), slots - slot);
-                make_blocks(made, n, source + (made - first) * plan_.steps[0].source_stride, ring_ + slot * size);
-                made += n;
+                const int64_t m = least(least(batch, need_[0].b - made), slots - slot);
+                make_blocks(made, m, source + (made - first) * plan_.steps[0].source_stride, ring_ + slot * size);
+                made += m;
+                slot = slot + m == slots ? 0 : slot + m;
             }
-            for (int64_t c = lo; c < hi; ++c) p[c - lo] = ring_ + (c - first) % slots * size;
-            emit(p, hi > lo ? int(hi - lo) : 0, i, result + (i - a_[0]) * plan_.steps[0].result_stride);
+            if (K == 2) n = least(least(axis.together[i], b_[0] - i), least(plan_.run_rows, made - hi + 1));
+            int64_t q = (lo - first) % slots;
+            for (int64_t c = lo; c < hi; ++c) {
+                p[c - lo] = ring_ + q * size;
+                n = least(n, slots - q);
+                if (++q == slots) q = 0;
+            }
+            emit(p, int(hi - lo), i, n, to);
         }
     }
 
@@ -91,43 +106,38 @@ private:
     void make_blocks(int64_t row, int64_t n, const char* source, A* to) {
         const int64_t stride = plan_.steps[0].source_stride;
         if (K == 2) return make_rows(0, row, n, 1, source, to);
-        for (int64_t k = 0; k < n; ++k) expand(1, count_of(0, row + k), source + k * stride, to + k * inner_[1]);
+        for (int64_t k = 0; k < n; ++k) expand(1, count_of_row(0, row + k), source + k * stride, to + k * block_);
     }
 
-    // First axis, long intervals: every block, then sums a few columns at a time.
+    // First axis, long intervals: every block, then sums of a group of columns, then its rows of the result.
     void run_long(const char* source, char* result) {
-        const Axis& axis = *plan_.axes[0];
-        const int64_t size = inner_[1], rows = need_[0].b - need_[0].a;
-        make_blocks(need_[0].a, rows, source, ring_);
-        const int64_t width = b_[K - 1] - a_[K - 1], row_size = inner_[K - 1];
-        const int64_t columns = most(1, plan_.tile / channels_);
-        for (int64_t r = 0; r < size / row_size; ++r)
+        const int64_t width = b_[K - 1] - a_[K - 1], row_size = inner_[K - 1], rows = b_[0] - a_[0];
+        make_blocks(need_[0].a, need_[0].b - need_[0].a, source, ring_);
+        const int64_t columns = plan_.spread_late ? width : most(1, plan_.tile / channels_);
+        for (int64_t r = 0; r < inner_[1] / row_size; ++r)
             for (int64_t w = 0; w < width; w += columns) {
-                const int64_t n = least(columns, width - w);
-                intervals_.begin(axis.reach.data(), ring_ + r * row_size + w * channels_, size, need_[0].a, rows, n * channels_, sums_);
-                for (int64_t i = a_[0]; i < b_[0]; ++i) {
-                    const A* p[BLOCK];
-                    const int found = axis.hi[i] > axis.lo[i] ? intervals_.parts(axis.lo[i], axis.hi[i], p) : 0;
-                    int64_t product = divisor_at(0, i);
-                    char* to = row_place(r, result + (i - a_[0]) * plan_.steps[0].result_stride, product);
-                    emit_row(p, found, to + w * plan_.steps[K - 1].result_stride, w, n, product);
+                const int64_t n = least(columns, width - w), elements = round_up(plan_.spread_late ? in_ : n * channels_, FEW_CHANNELS);
+                sum_long<A>(*program_[0], {ring_ + r * row_size + w * channels_, block_, 0}, {finished_, elements, 0}, elements, 1, sums_);
+                for (int64_t i = 0; i < rows; ++i) {
+                    const A* row = finished_ + i * elements;
+                    int64_t product = count_of_position(0, a_[0] + i);
+                    char* to = row_place(r, result + i * plan_.steps[0].result_stride, product);
+                    emit_rows(&row, 1, to + w * plan_.steps[K - 1].result_stride, 1, w, n, product);
                 }
             }
     }
 
-    // Write position i of the first axis: the sum of the blocks p.
-    void emit(const A** p, int found, int64_t i, char* result) {
-        const int64_t row_size = inner_[K - 1], rows = inner_[1] / row_size;
-        for (int64_t r = 0; r < rows; ++r) {
-            int64_t product = divisor_at(0, i);
+    // Write positions i ... i+n-1 of the first axis: the sum of the blocks p. More than one only where K is 2.
+    void emit(const A** p, int found, int64_t i, int64_t n, char* result) {
+        const int64_t width = b_[K - 1] - a_[K - 1], row_size = inner_[K - 1];
+        if (K == 2) return emit_rows(p, found, result, n, 0, width, count_of_position(0, i));
+        const int64_t rows = inner_[1] / row_size, together = plan_.run_rows > 1 ? b_[K - 2] - a_[K - 2] : 1;
+        for (int64_t r = 0; r < rows; r += together) {
+            int64_t product = count_of_position(0, i);
             char* to = row_place(r, result, product);
-            emit_row(p, found, to, 0, b_[K - 1] - a_[K - 1], product);
-            for (int j = 0; j < found; ++j) p[j] += row_size;
+            emit_rows(p, found, to, together, 0, width, product);
+            for (int j = 0; j < found; ++j) p[j] += together * row_size;
         }
-    }
-
-    int64_t divisor_at(int k, int64_t i) const {
-        return plan_.divide_first || plan_.constant_divisor ? 1 : plan_.axes[k]->count[i];
     }
 
     // Row r of a block in the result, and its divisor so far.
@@ -135,117 +145,152 @@ private:
         for (int k = K - 2; k >= 1; --k) {
             const int64_t n = b_[k] - a_[k], i = r % n;
             result += i * plan_.steps[k].result_stride;
-            product *= divisor_at(k, a_[k] + i);
+            product *= count_of_position(k, a_[k] + i);
             r /= n;
         }
         return result;
     }
 
-    // n positions of a result row, from position w of the box on.
-    void emit_row(const A* const* p, int found, char* to, int64_t w, int64_t n, int64_t product) {
-        const Place place{n, plan_.steps[K - 1].result_stride, channels_, plan_.channel_result, int64_t(sizeof(S))};
-        if (sizeof(S) == sizeof(A) && plan_.divide_first && !plan_.accumulate && place.packed() && reinterpret_cast<uintptr_t>(to) % sizeof(A) == 0) {
-            A* out = reinterpret_cast<A*>(to);
-            if (plan_.streaming) add_rows_streaming(out, p, found, n * channels_);
-            else add_rows(out, p, found, n * channels_);
+    // `rows` result rows (more than one only where they lie packed on both sides), each n positions from position w of
+    // the box on.
+    void emit_rows(const A* const* p, int found, char* to, int64_t rows, int64_t w, int64_t n, int64_t product) {
+        const int64_t step = rows > 1 ? channels_ * int64_t(sizeof(S)) : plan_.steps[K - 1].result_stride;
+        const Place place{rows * n, step, channels_, plan_.channel_result, int64_t(sizeof(S))};
+        const bool direct = sizeof(S) == sizeof(A) && plan_.divide_first && !plan_.accumulate && place.packed() &&
+                            reinterpret_cast<uintptr_t>(to) % sizeof(A) == 0;
+        A* out = reinterpret_cast<A*>(to);
+        const int64_t elements = rows * n * channels_;
+        if (direct && !plan_.spread_late) {
+            if (streaming_) add_rows_streaming(out, p, found, elements);
+            else add_rows(out, p, found, elements);
             return;
         }
         const A* row = found == 1 ? p[0] : row_out_;
-        if (found != 1) add_rows(row_out_, p, found, n * channels_);
-        if (!plan_.divide_first) { divider_.divide(row, row_out_, product, w, n); row = row_out_; }
-        store_row<S>(row, to, place, plan_, stage_);
+        if (found != 1) add_rows(row_out_, p, found, plan_.spread_late ? rows * inner_[K - 1] : elements);
+        if (plan_.spread_late) {
+            if (direct && spread_into(row, out, rows)) return;
+            spread(row, spread_, rows);
+            row = spread_;
+        }
+        if (!plan_.divide_first) {
+            divider_.divide(row, divided_, product, w, plan_.constant_divisor ? rows * n : n);
+            row = divided_;
+        }
+        store_row<S>(row, to, place, plan_.accumulate, streaming_, stage_);
     }
 
-    // Axes k and after, for one row of the axis before: `to` becomes [positions of k]...[channels].
+    // Spread rows straight into the result, if it lies well for that.
+    bool spread_into(const A* row, A* out, int64_t rows) {
+        if (!streaming_) { spread(row, out, rows); return true; }
+        const int64_t unit = plan_.rows == Rows::woven ? plan_.weave.period * out_ : channels_;
+        if (to_line(out) || unit * int64_t(sizeof(A)) % LINE) return false;
+        spread<true>(row, out, rows);
+        return true;
+    }
+
+    template <bool PAST = false> void spread(const A* row, A* out, int64_t rows) {
+        if (plan_.rows == Rows::woven) return weave_rows<A, PAST>(plan_.weave, row, out, rows);
+        const Axis& axis = *plan_.axes[K - 1];
+        for (int64_t i = a_[K - 1]; i < b_[K - 1]; ++i, out += channels_) {
+            const A* p = row + (axis.lo[i] - need_[K - 1].a) * channels_;
+            add_rows<A, PAST>(out, &p, axis.lo[i] < axis.hi[i], channels_);
+        }
+    }
+
+    // Axes k and after, for one row of the axis before: `to` becomes [positions of k]...[row]. 0 < k < K-1.
     void expand(int k, int64_t product, const char* source, A* to) {
-        const Axis& axis = *plan_.axes[k];
         const Span need = need_[k];
         A* blocks = at(plan_.scratch.level[k]);
         if (k == K - 2) make_rows(k, need.a, need.b - need.a, product, source, blocks);
         else for (int64_t c = need.a; c < need.b; ++c)
-            expand(k + 1, product * count_of(k, c), source + (c - need.a) * plan_.steps[k].source_stride, blocks + (c - need.a) * inner_[k + 1]);
-        sum_axis(axis, a_[k], b_[k], blocks, need.a, need.b - need.a, inner_[k + 1], to, plan_.tile, sums_);
+            expand(k + 1, product * count_of_row(k, c), source + (c - need.a) * plan_.steps[k].source_stride, blocks + (c - need.a) * inner_[k + 1]);
+        sum_axis(*plan_.axes[k], program_[k], a_[k], b_[k], blocks, need.a, inner_[k + 1], to, sums_);
     }
 
     // n rows of axis k (the last but one) from `row` on, each summed along the last axis.
     void make_rows(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to) {
         const int64_t stride = plan_.steps[k].source_stride;
-        if (plan_.strip) {
-            for (int64_t r = 0; r < n; r += plan_.strip)
-                make_strip(k, row + r, least(plan_.strip, n - r), product, source + r * stride, to + r * inner_[K - 1]);
-            return;
-        }
-        const Axis& axis = *plan_.axes[K - 1];
-        const Span need = need_[K - 1];
-        for (int64_t r = 0; r < n; ++r) {
-            const A* in = load(source + r * stride, product * count_of(k, row + r), row_in_);
-            sum_axis(axis, a_[K - 1], b_[K - 1], in, need.a, need.b - need.a, channels_, to + r * inner_[K - 1], plan_.tile, sums_);
+        for (int64_t r = 0; r < n; r += plan_.batch) {
+            const int64_t m = least(plan_.batch, n - r);
+            const char* from = source + r * stride;
+            A* rows = to + r * inner_[K - 1];
+            if (plan_.spread_late) load_rows(k, row + r, m, product, from, rows, inner_[K - 1]);
+            else if (plan_.rows == Rows::packed) sum_packed(k, row + r, m, product, from, rows);
+            else if (plan_.rows == Rows::turned) sum_turned(k, row + r, m, product, from, rows);
+            else {
+                load_rows(k, row + r, m, product, from, row_in_, in_);
+                weave_rows(plan_.weave, row_in_, rows, m);
+            }
         }
     }
 
-    // The same for few channels: rows are turned so that they lie side by side and fill the vectors.
-    void make_strip(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to) {
-        constexpr int64_t square = 8;
-        const Axis& axis = *plan_.axes[K - 1];
-        const Span need = need_[K - 1];
-        const int64_t in = (need.b - need.a) * channels_, out = (b_[K - 1] - a_[K - 1]) * channels_;
-        const int64_t in_stride = (in + square - 1) / square * square, lanes = (n + square - 1) / square * square;
-        if (in == 0) return zero(to, n * inner_[K - 1]);
-        for (int64_t r = 0; r < n; ++r) {
-            A* lane = row_in_ + r * in_stride;
-            const A* loaded = load(source + r * plan_.steps[k].source_stride, product * count_of(k, row + r), lane);
-            if (loaded != lane) std::memcpy(lane, loaded, size_t(in) * sizeof(A));
+    void sum_packed(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to) {
+        if (program_[K - 1]) {
+            load_rows(k, row, n, product, source, row_in_, in_);
+            return sum_long<A>(*program_[K - 1], {row_in_, channels_, in_}, {to, channels_, inner_[K - 1]}, channels_, n, sums_);
         }
-        transpose(row_in_, in_stride, turned_in_, lanes, lanes, in);
-        sum_axis(axis, a_[K - 1], b_[K - 1], turned_in_, need.a, need.b - need.a, channels_ * lanes, turned_out_, plan_.tile, sums_);
+        for (int64_t r = 0; r < n; ++r) {
+            const A* in = load_row(source + r * plan_.steps[k].source_stride, product * count_of_row(k, row + r), row_in_);
+            sum_last(in, channels_, to + r * inner_[K - 1]);
+        }
+    }
+
+    // Rows are turned so that they lie side by side and fill the vectors.
+    void sum_turned(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to) {
+        const int64_t in_stride = (in_ + 7) / 8 * 8, lanes = (n + 15) / 16 * 16;
+        load_rows(k, row, n, product, source, row_in_, in_stride);
+        transpose(row_in_, in_stride, turned_in_, lanes, lanes, in_);
+        sum_last(turned_in_, channels_ * lanes, turned_out_);
         A* target = n == lanes ? to : row_in_;
-        transpose(turned_out_, lanes, target, inner_[K - 1], out, lanes);
+        transpose(turned_out_, lanes, target, inner_[K - 1], out_, lanes);
         if (target != to) std::memcpy(to, target, size_t(n * inner_[K - 1]) * sizeof(A));
     }
 
-    static void zero(A* to, int64_t n) { for (int64_t k = 0; k < n; ++k) to[k] = 0; }
+    void sum_last(const A* in, int64_t inner, A* to) {
+        sum_axis(*plan_.axes[K - 1], program_[K - 1], a_[K - 1], b_[K - 1], in, need_[K - 1].a, inner, to, sums_);
+    }
 
-    // One source row in accumulators, divided if the division comes first: in `to`, or where it lies already.
-    const A* load(const char* source, int64_t product, A* to) {
-        const Span need = need_[K - 1];
-        const Place place{need.b - need.a, plan_.steps[K - 1].source_stride, channels_, plan_.channel_source, int64_t(sizeof(S))};
+    void load_rows(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to, int64_t stride) {
+        const int64_t step = plan_.steps[k].source_stride, width = need_[K - 1].b - need_[K - 1].a;
+        // Rows that follow each other on both sides and divide by the same are one long row.
+        const bool packed = stride == in_ && step == in_ * int64_t(sizeof(S)) && plan_.rows == Rows::woven &&
+                            Place{width, plan_.steps[K - 1].source_stride, channels_, plan_.channel_source, int64_t(sizeof(S))}.packed();
+        for (int64_t r = 0, rows; r < n; r += rows) {
+            const int64_t count = count_of_row(k, row + r);
+            for (rows = 1; packed && r + rows < n && count_of_row(k, row + r + rows) == count;) ++rows;
+            A* place = to + r * stride;
+            const A* loaded = load_row(source + r * step, product * count, place, rows);
+            if (loaded != place) std::memcpy(place, loaded, size_t(rows * in_) * sizeof(A));
+        }
+    }
+
+    // One source row (or several that are one) in accumulators, divided if the division comes first: in `to`, or where
+    // it lies already.
+    const A* load_row(const char* source, int64_t product, A* to, int64_t rows = 1) {
+        const int64_t n = rows * (need_[K - 1].b - need_[K - 1].a), step = plan_.steps[K - 1].source_stride, item = sizeof(S);
+        const Place place{n, rows > 1 ? channels_ * item : step, channels_, plan_.channel_source, item};
         const bool usable = sizeof(S) == sizeof(A) && place.packed() && reinterpret_cast<uintptr_t>(source) % sizeof(A) == 0;
-        const A* in = usable ? reinterpret_cast<const A*>(source) : to;
-        if (!usable) load_row<S>(source, place, to);
+        A* raw = plan_.divide_first ? raw_ : to;
+        const A* in = usable ? reinterpret_cast<const A*>(source) : raw;
+        if (!usable) read_row<S>(source, place, raw);
         if (!plan_.divide_first) return in;
-        divider_.divide(in, to, product, 0, need.b - need.a);
+        divider_.divide(in, to, product, 0, n);
         return to;
     }
 
     const Plan& plan_;
     const int K;
     char* scratch_;
-    A *ring_, *row_in_, *row_out_, *turned_in_, *turned_out_, *sums_;
+    A *ring_, *row_in_, *row_out_, *spread_, *divided_, *raw_, *finished_, *turned_in_, *turned_out_, *sums_;
     char* stage_;
-    int64_t channels_ = 0, a_[MAX_AXES], b_[MAX_AXES], inner_[MAX_AXES + 1];
+    int64_t channels_, in_, out_;  // elements of a source row and of a result row
+    int64_t block_;                // elements between the blocks of the first axis
+    bool streaming_;
+    int64_t a_[MAX_AXES], b_[MAX_AXES], inner_[MAX_AXES];
     Span need_[MAX_AXES];
+    const Program* program_[MAX_AXES];
     Divider<A> divider_;
-    Intervals<A> intervals_;
 };
-
-// Small images whose channels lie apart: a group of them is turned into channels, computed as such, and turned back.
-template <class S> void run_lanes(const Plan& plan, const char* source, char* result, int64_t channel, char* scratch) {
-    using A = typename AccumulatorOf<S>::type;
-    const Plan& inner = *plan.lane_plan;
-    const int64_t lanes = plan.box_channels, n = least(lanes, plan.channels - channel), zero[MAX_AXES] = {};
-    const int64_t in = plan.image_rows, out = plan.image_positions, in_stride = (in + 7) / 8 * 8;
-    A* rows = reinterpret_cast<A*>(scratch + plan.scratch.row_in);
-    A* turned_in = reinterpret_cast<A*>(scratch + plan.scratch.turned_in);
-    A* turned_out = reinterpret_cast<A*>(scratch + plan.scratch.turned_out);
-    for (int64_t r = 0; r < n; ++r) widen_run<S>(source + (channel + r) * plan.channel_source, rows + r * in_stride, in);
-    if (in) transpose(rows, in_stride, turned_in, lanes, lanes, in);
-    Box<A>(inner, scratch + plan.scratch.lanes)
-        .run(reinterpret_cast<const char*>(turned_in), reinterpret_cast<char*>(turned_out), zero, 0);
-    if (out >= 8) transpose(turned_out, lanes, rows, out, out, lanes);
-    else for (int64_t r = 0; r < n; ++r) for (int64_t k = 0; k < out; ++k) rows[r * out + k] = turned_out[k * lanes + r];
-    const Place place{n, plan.channel_result, out, int64_t(sizeof(S)), int64_t(sizeof(S))};
-    store_row<S>(rows, result + channel * plan.channel_result, place, plan, scratch + plan.scratch.stage);
-}
 
 template <class S> void run_one(const Plan& plan, const char* source, char* result, int64_t task, char* scratch) {
     int64_t box = task % plan.box_count, rest = task / plan.box_count, index[MAX_AXES];
@@ -257,7 +302,6 @@ template <class S> void run_one(const Plan& plan, const char* source, char* resu
         result += rest % d.extent * d.result_stride;
         rest /= d.extent;
     }
-    if (plan.lane_plan) return run_lanes<S>(plan, source, result, channel, scratch);
     for (int k = plan.rank() - 1; k >= 0; --k) {
         const int64_t n = (plan.axes[size_t(k)]->positions + plan.box[size_t(k)] - 1) / plan.box[size_t(k)];
         index[k] = box % n;
@@ -276,6 +320,11 @@ void run_task(const Plan& plan, const char* source, char* result, int64_t task, 
         case Dtype::bfloat16: run_one<Bfloat>(plan, source, result, task, scratch); break;
     }
     if (plan.streaming) stream_fence();
+}
+
+void move(const char* from, int64_t read, char* to, int64_t written, bool streaming) {
+    if (streaming) move_bytes<true>(from, read, to, written);
+    else move_bytes<false>(from, read, to, written);
 }
 
 }  // namespace PG_ISA

@@ -90,15 +90,26 @@ public:
         return result;
     }
 
-    // Scratch bytes per thread of the plan that these arrays would use.
-    size_t scratch_bytes(nb::handle source, nb::handle out, int64_t threads) {
+    // How a call on these arrays would be cut up.
+    nb::dict plan(nb::handle source, nb::handle out, int64_t threads) {
         PyArrayObject *src = array(source, source_shape_), *dst = array(out, result_shape_);
-        return plan_for(dtype_of(src), false, threads, src, dst)->scratch.total;
+        auto plan = plan_for(dtype_of(src), false, threads, src, dst);
+        nb::dict d;
+        d["box"] = plan->box;
+        d["box_channels"] = plan->box_channels;
+        d["rows"] = plan->rows == Rows::packed ? "packed" : plan->rows == Rows::woven ? "woven" : "turned";
+        d["spread_late"] = plan->spread_late;
+        d["batch"] = plan->batch;
+        d["run_rows"] = plan->run_rows;
+        d["tasks"] = plan->tasks;
+        d["scratch"] = plan->scratch.total;
+        d["streaming"] = plan->streaming;
+        return d;
     }
 
 private:
     static constexpr int64_t SERIAL_ELEMENTS = 1 << 15, QUICK_ELEMENTS = 1 << 11;
-    static constexpr size_t KEPT_PLANS = 8;
+    static constexpr size_t KEPT_PLANS = 8, MOST_LEVELS = 22;
     static constexpr int64_t STREAMING_BYTES = int64_t(16) << 20;
 
     struct Kept { std::vector<int64_t> key; std::shared_ptr<const Plan> plan; };
@@ -117,7 +128,7 @@ private:
         if (position < 0 || size_t(position) >= source_shape_.size()) throw nb::value_error("no such spatial axis");
         bool sound = axis->hi.size() == axis->lo.size() && axis->positions == result_shape_[size_t(position)] &&
                      axis->rows == source_shape_[size_t(position)] && axis->base >= 0 && !axis->reach.empty() &&
-                     axis->reach.size() < size_t(MAX_LEVELS) &&
+                     axis->reach.size() <= size_t(MOST_LEVELS) &&
                      int64_t(axis->count.size()) == (divide_first_ ? axis->rows : axis->positions);
         for (size_t i = 0; sound && i < axis->lo.size(); ++i) {
             const int64_t lo = axis->lo[i], hi = axis->hi[i];
@@ -172,14 +183,14 @@ private:
 
     std::shared_ptr<const Plan> plan_for(Dtype dtype, bool accumulate, int64_t threads, PyArrayObject* src, PyArrayObject* dst) {
         const int n = PyArray_NDIM(src);
-        int64_t key[2 * MAX_AXES + 3] = {int64_t(dtype), accumulate, threads};
-        std::copy(PyArray_STRIDES(src), PyArray_STRIDES(src) + n, key + 3);
-        std::copy(PyArray_STRIDES(dst), PyArray_STRIDES(dst) + n, key + 3 + n);
+        int64_t key[2 * MAX_AXES + 4] = {int64_t(dtype), accumulate, threads, int64_t(chosen_isa)};
+        std::copy(PyArray_STRIDES(src), PyArray_STRIDES(src) + n, key + 4);
+        std::copy(PyArray_STRIDES(dst), PyArray_STRIDES(dst) + n, key + 4 + n);
         std::lock_guard<std::mutex> lock(mutex_);
         for (const Kept& k : kept_)
             if (std::equal(k.key.begin(), k.key.end(), key)) return k.plan;
         if (kept_.size() == KEPT_PLANS) kept_.erase(kept_.begin());
-        kept_.push_back({std::vector<int64_t>(key, key + 3 + 2 * n), make_plan(dtype, accumulate, threads, src, dst)});
+        kept_.push_back({std::vector<int64_t>(key, key + 4 + 2 * n), make_plan(dtype, accumulate, threads, src, dst)});
         return kept_.back().plan;
     }
 
@@ -198,7 +209,7 @@ private:
         }
         for (int d = 0; d < PyArray_NDIM(src); ++d)
             if (!is_spatial(d)) plan->outer.push_back({PyArray_DIM(src, d), PyArray_STRIDE(src, d), PyArray_STRIDE(dst, d)});
-        finish_plan(*plan, threads);
+        finish_plan(*plan, threads, isas[chosen_isa].vector_bytes);
         return plan;
     }
 
@@ -210,6 +221,26 @@ private:
     std::mutex mutex_;
     std::vector<Kept> kept_;
 };
+
+struct Moved { const char* from; int64_t read; char* to; int64_t written; bool streaming; int64_t parts; Move move; };
+
+void move_part(const void* context, int64_t part, char*) {
+    const Moved& m = *static_cast<const Moved*>(context);
+    const int64_t read = m.read / m.parts / 64 * 64, written = m.written / m.parts / 64 * 64;
+    m.move(m.from + part * read, read, m.to + part * written, written, m.streaming);
+}
+
+// Reads the bytes of `source` once and writes those of `out` once, in `parts` equal parts, on `threads` threads.
+void move_arrays(nb::handle source, nb::handle out, bool streaming, int64_t parts, int64_t threads) {
+    if (!PyArray_Check(source.ptr()) || !PyArray_Check(out.ptr())) throw nb::type_error("expected NumPy arrays");
+    PyArrayObject *src = reinterpret_cast<PyArrayObject*>(source.ptr()), *dst = reinterpret_cast<PyArrayObject*>(out.ptr());
+    if (!PyArray_IS_C_CONTIGUOUS(src) || !PyArray_IS_C_CONTIGUOUS(dst) || !PyArray_ISWRITEABLE(dst))
+        throw nb::value_error("arrays must be contiguous and out writeable");
+    if (reinterpret_cast<uintptr_t>(PyArray_DATA(dst)) % 64) streaming = false;
+    Moved m{PyArray_BYTES(src), PyArray_NBYTES(src), PyArray_BYTES(dst), PyArray_NBYTES(dst), streaming, parts, isas[chosen_isa].move};
+    nb::gil_scoped_release release;
+    run_tasks(move_part, &m, parts, threads, 64);
+}
 
 int import_numpy() {
     import_array1(-1);
@@ -225,7 +256,7 @@ NB_MODULE(_native, m) {
              nb::arg("tables"), nb::arg("divide_first"), nb::arg("divisor").none(), nb::arg("spatial"), nb::arg("source_shape"),
              nb::arg("result_shape"))
         .def("run", &Operation::run, nb::arg("source"), nb::arg("out").none(), nb::arg("accumulate"), nb::arg("threads"))
-        .def("scratch_bytes", &Operation::scratch_bytes, nb::arg("source"), nb::arg("out"), nb::arg("threads"));
+        .def("plan", &Operation::plan, nb::arg("source"), nb::arg("out"), nb::arg("threads"));
     m.def("set_bfloat16", [](nb::handle dtype) {
         if (!PyArray_DescrCheck(dtype.ptr())) throw nb::type_error("expected a NumPy dtype");
         bfloat16_number = reinterpret_cast<PyArray_Descr*>(dtype.ptr())->type_num;
@@ -237,6 +268,7 @@ NB_MODULE(_native, m) {
             if (name == isas[k].name) { chosen_isa = k; return; }
         throw nb::value_error("this machine has no such instruction set");
     });
+    m.def("move", &move_arrays, nb::arg("source"), nb::arg("out"), nb::arg("streaming"), nb::arg("parts"), nb::arg("threads"));
     m.def("held_bytes", &held_bytes);
     m.def("release_held", &release_held);
 }

@@ -1,33 +1,29 @@
 #include "plan.h"
 
 #include <algorithm>
+#include <functional>
+#include <cstdlib>
 
 namespace poolgrad {
 
 namespace {
 
-constexpr int64_t FEW_CHANNELS = 16;        // fewer than this do not fill the vectors
-constexpr int64_t SMALL_IMAGE = 4096;       // elements, source and result together
-constexpr int64_t LANE_ELEMENTS = 1 << 14;  // elements of a group of small images
-constexpr int64_t GOOD_SCRATCH = 640 << 10; // bytes that stay in a core's own cache
+const int64_t GOOD_SCRATCH = getenv("GS")?atoi(getenv("GS"))<<10:4096 << 10; const double LIM=getenv("LIM")?atof(getenv("LIM")):1.3;   // bytes that stay in a core's own cache
 constexpr int64_t MOST_SCRATCH = 6 << 20;
-constexpr int64_t TILE = 256;
+constexpr int64_t TILE = 512;                 // columns of a long first axis summed and written at a time
+constexpr int64_t SUM_COLUMNS = 128;          // most columns a program runs on at once
+constexpr int64_t TURNED = 16, TURNED_LONG = 64;
+constexpr int64_t WOVEN_ROW = 8192;           // elements of the longest row worth an index table
+constexpr int64_t GATHER_BYTES = 128 << 10;
+constexpr int64_t FOLDED_IMAGE = 1 << 13;     // elements of an image worth computing together with its neighbours
+constexpr int64_t RUN_ELEMENTS = 4096;        // elements written as one
 constexpr int64_t WORTH_SPLITTING = 1 << 14;
-
-int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
-
-Span rows_needed(const Axis& axis, int64_t a, int64_t b) {
-    while (a < b && axis.lo[size_t(a)] >= axis.hi[size_t(a)]) ++a;
-    while (a < b && axis.lo[size_t(b - 1)] >= axis.hi[size_t(b - 1)]) --b;
-    return a < b ? Span{axis.lo[size_t(a)], axis.hi[size_t(b - 1)]} : Span{0, 0};
-}
 
 // The most rows that any box of this many positions needs.
 int64_t most_rows(const Axis& axis, int64_t box) {
     int64_t rows = 0;
     for (int64_t a = 0; a < axis.positions; a += box) {
-        Span s = rows_needed(axis, a, std::min(a + box, axis.positions));
+        const Span s = axis.rows_needed(a, std::min(a + box, axis.positions));
         rows = std::max(rows, s.b - s.a);
     }
     return rows;
@@ -110,17 +106,36 @@ void merge_spread_axes(Plan& p) {
     }
 }
 
-bool images_are_packed(const Plan& p, int64_t& rows, int64_t& positions) {
-    rows = positions = 1;
-    bool packed = true;
-    for (size_t k = p.axes.size(); k-- > 0;) {
-        packed = packed && (p.axes[k]->rows == 1 || p.steps[k].source_stride == rows * size_of(p.dtype));
-        packed = packed && (p.axes[k]->positions == 1 || p.steps[k].result_stride == positions * size_of(p.dtype));
-        rows *= p.axes[k]->rows;
-        positions *= p.axes[k]->positions;
-        if (rows > SMALL_IMAGE || positions > SMALL_IMAGE) return false;
+// Images that follow each other in both arrays, with short intervals on the first axis, are one taller image: the same
+// intervals, repeated. Nothing is added across the seams.
+void fold_images(Plan& p) {
+    const Axis& axis = *p.axes[0];
+    if (p.channels >= FEW_CHANNELS || p.rank() < 2 || axis.is_long()) return;
+    int64_t elements = p.channels;
+    for (const Axis* a : p.axes) elements *= std::max(a->rows, a->positions);
+    for (Dim& d : p.outer) {
+        if (d.source_stride != axis.rows * p.steps[0].source_stride || d.result_stride != axis.positions * p.steps[0].result_stride) continue;
+        int64_t times = std::min(d.extent, FOLDED_IMAGE / std::max<int64_t>(elements, 1));
+        while (times > 1 && d.extent % times) --times;
+        if (times < 2) return;
+        auto tall = std::make_unique<Axis>();
+        tall->positions = times * axis.positions;
+        tall->rows = times * axis.rows;
+        tall->reach = axis.reach;
+        for (int64_t t = 0; t < times; ++t) {
+            for (int64_t i = 0; i < axis.positions; ++i) {
+                const int64_t shift = t * axis.rows - axis.base, lo = axis.lo[size_t(i)] + shift, hi = axis.hi[size_t(i)] + shift;
+                tall->lo.push_back(lo < hi ? lo : t * axis.rows);
+                tall->hi.push_back(lo < hi ? hi : t * axis.rows);
+            }
+            tall->count.insert(tall->count.end(), axis.count.begin(), axis.count.end());
+        }
+        tall->find_together();
+        p.axes[0] = tall.get();
+        p.made.push_back(std::move(tall));
+        d = {d.extent / times, d.source_stride * times, d.result_stride * times};
+        return;
     }
-    return packed && rows + positions <= SMALL_IMAGE;
 }
 
 // Two axes at least: a dimension of the batch stands in as the first, so that rows of several images share the vectors.
@@ -139,36 +154,116 @@ void ensure_two_axes(Plan& p) {
     p.steps.insert(p.steps.begin(), first);
 }
 
+// Index tables for a short last axis, if its vectors reach no further than two loads.
+bool make_weave(Plan& p, int64_t lanes) {
+    const Axis& axis = *p.axes.back();
+    Weave& w = p.weave;
+    const Span need = axis.rows_needed(0, axis.positions);
+    w.row_in = (need.b - need.a) * p.channels;
+    w.row_out = axis.positions * p.channels;
+    const bool narrow = std::min(w.row_in, w.row_out) < FEW_CHANNELS && std::any_of(p.axes.begin(), p.axes.end(), [](const Axis* a) { return a->is_long(); });
+    if (axis.is_long() || narrow || w.row_out == 0 || std::max(w.row_in, w.row_out) > WOVEN_ROW) return false;
+    w.period = 1;
+    while (w.period * w.row_out % lanes && w.period < lanes) ++w.period;
+    if (w.period * w.row_out * axis.reach[0] > WOVEN_ROW) w.period = 1;
+    w.terms = std::max<int64_t>(axis.reach[0], 1);
+    const int64_t vectors = ceil_div(w.period * w.row_out, lanes);
+    // Where a position has fewer terms, they may take later slots: that keeps a vector's picks close together. The sum of
+    // nothing is in the first slot or nowhere.
+    const bool empties = std::mismatch(axis.lo.begin(), axis.lo.end(), axis.hi.begin(), std::less<>()).first != axis.lo.end();
+    std::vector<int64_t> slot(axis.lo.size(), 0);
+    for (size_t i = 0; i < slot.size() && !empties; ++i) {
+        const int64_t least = axis.lo[i] - (w.terms - (axis.hi[i] - axis.lo[i]));
+        const int64_t wanted = i ? axis.lo[i - 1] - slot[i - 1] + 1 : least;
+        slot[i] = axis.lo[i] - std::min(std::max(wanted, least), axis.lo[i]);
+    }
+    w.offset.assign(size_t(vectors * w.terms), 0);
+    w.index.assign(size_t(vectors * w.terms * lanes), -1);
+    w.present.assign(size_t(vectors * w.terms), 0);
+    w.first_missing = empties ? 0.0 : -0.0;
+    for (int64_t v = 0; v < vectors; ++v)
+        for (int64_t t = 0; t < w.terms; ++t) {
+            int64_t offset = 0;
+            const size_t at = size_t(v * w.terms + t);
+            for (int64_t l = 0; l < lanes && v * lanes + l < w.period * w.row_out; ++l) {
+                const int64_t flat = v * lanes + l, row = flat / w.row_out, i = flat % w.row_out / p.channels, c = flat % p.channels;
+                const int64_t source = axis.lo[size_t(i)] - slot[size_t(i)] + t;
+                if (source < axis.lo[size_t(i)] || source >= axis.hi[size_t(i)]) continue;
+                const int64_t element = row * w.row_in + (source - need.a) * p.channels + c;
+                if (!w.present[at]) offset = empties ? element : element - l;
+                if (element < offset || element - offset >= 2 * lanes) return false;
+                w.two_loads |= element - offset >= lanes;
+                w.in_order &= element - offset == l;
+                w.index[at * size_t(lanes) + size_t(l)] = int32_t(element - offset);
+                w.present[at] = uint16_t(w.present[at] | 1u << l);
+            }
+            w.offset[at] = offset;
+        }
+    return true;
+}
+
+void choose_rows(Plan& p, int64_t lanes) {
+    const Axis& last = *p.axes.back();
+    const int64_t rows = p.axes[p.axes.size() - 2]->rows;
+    if (p.channels >= FEW_CHANNELS) p.rows = Rows::packed;
+    else if (make_weave(p, lanes)) p.rows = Rows::woven;
+    else p.rows = Rows::turned;
+    p.spread_late = p.rows != Rows::turned && last.reach[0] <= 1;
+    if (p.rows == Rows::turned) p.batch = std::min(last.is_long() ? TURNED_LONG : TURNED, round_up(std::max<int64_t>(rows, 1), 16));
+    if (p.rows == Rows::packed && last.is_long()) p.batch = 4;
+    if (p.rows == Rows::woven) p.batch = std::max(round_up(ceil_div(RUN_ELEMENTS / 4, std::max(p.weave.row_in, p.weave.row_out)), p.weave.period), p.weave.period);
+}
+
+// Result rows that can be written as one: they lie packed in scratch and in the result, and divide by the same.
+void choose_run(Plan& p) {
+    const int K = p.rank();
+    p.run_rows = 1;
+    const int64_t row = p.axes[size_t(K - 1)]->positions * p.channels, item = size_of(p.dtype);
+    const bool packed = (p.channels == 1 || p.channel_result == item) && p.steps[size_t(K - 1)].result_stride == p.channels * item &&
+                        p.steps[size_t(K - 2)].result_stride == row * item;
+    const bool whole = p.box[size_t(K - 1)] == p.axes[size_t(K - 1)]->positions && p.box_channels == p.channels;
+    const bool packed_scratch = p.rows == Rows::woven || (!p.spread_late && padded_row(row, accumulator_size(p.dtype)) == row);
+    if (!packed || !whole || !packed_scratch || !(p.divide_first || p.constant_divisor)) return;
+    p.run_rows = K == 2 ? std::max<int64_t>(1, RUN_ELEMENTS / std::max<int64_t>(row, 1)) : p.box[size_t(K - 2)];
+}
+
 // Lay out a box's scratch; returns its size in bytes.
 int64_t lay_out(Plan& p) {
     const int K = p.rank();
-    const int64_t item = accumulator_size(p.dtype), line = 64 / item;
-    size_t next = 0;
-    auto take = [&](int64_t elements, int64_t bytes) { size_t at = next; next += size_t(round_up(elements * bytes + 64, 64)); return at; };
+    const int64_t item = accumulator_size(p.dtype), line = 64 / item, spare = 128 / item;
+    size_t next = 64;  // a woven row may be read a vector early
+    auto take = [&](int64_t elements) { size_t at = next; next += size_t(round_up((elements + spare) * item, 64)); return at; };
     std::vector<int64_t> rows(static_cast<size_t>(K));
-    for (int k = 0; k < K; ++k) rows[size_t(k)] = most_rows(*p.axes[size_t(k)], p.box[size_t(k)]);
-    std::vector<int64_t> block(size_t(K) + 1, p.box_channels);
-    for (int k = K - 1; k >= 1; --k) {
-        block[size_t(k)] = p.box[size_t(k)] * block[size_t(k) + 1];
-        if (k == K - 1) block[size_t(k)] = round_up(block[size_t(k)], line);
-    }
-    const int64_t last_rows = rows[size_t(K - 1)] * p.box_channels, last = block[size_t(K - 1)];
-    const int64_t batch = K == 2 && p.strip ? p.strip : 1;
+    for (int k = 0; k < K; ++k) rows[size_t(k)] = std::max<int64_t>(1, most_rows(*p.axes[size_t(k)], p.box[size_t(k)]));
+    const int64_t in = rows[size_t(K - 1)] * p.box_channels, out = p.box[size_t(K - 1)] * p.box_channels;
+    std::vector<int64_t> block(size_t(K) + 1, 1);
+    block[size_t(K - 1)] = p.spread_late ? in : out;
+    if (p.rows != Rows::woven) block[size_t(K - 1)] = padded_row(block[size_t(K - 1)], item);
+    for (int k = K - 2; k >= 1; --k) block[size_t(k)] = p.box[size_t(k)] * block[size_t(k) + 1];
+    const int64_t batch = K == 2 ? p.batch : 1;
+    choose_run(p);
     p.ring_rows = p.axes[0]->is_long() ? rows[0] : std::min(rows[0], round_up(p.axes[0]->reach[0] + batch - 1, batch));
-    p.ring_rows = std::max<int64_t>(p.ring_rows, 1);
-    p.scratch.ring = take(p.ring_rows * block[1], item);
-    for (int k = 1; k < K - 1; ++k) p.scratch.level[k] = take(rows[size_t(k)] * block[size_t(k) + 1], item);
-    const int64_t lanes = std::max<int64_t>(p.strip, 1);
-    p.scratch.row_in = take(lanes * std::max(round_up(last_rows, 8), p.strip ? last : 0), item);
-    p.scratch.turned_in = take(p.strip ? round_up(last_rows, 8) * lanes : 0, item);
-    p.scratch.turned_out = take(p.strip ? round_up(last, 8) * lanes : 0, item);
-    p.scratch.row_out = take(last, item);
-    p.scratch.stage = take(last, item);
-    p.scratch.divisors = take(4 * std::max(last_rows, last), item);
+    p.scratch.ring = take(p.ring_rows * (K == 2 ? block[1] : padded_row(block[1], item)));
+    for (int k = 1; k < K - 1; ++k) p.scratch.level[k] = take(rows[size_t(k)] * block[size_t(k) + 1]);
+    const bool turned = p.rows == Rows::turned;
+    p.scratch.row_in = take(p.batch * std::max(round_up(in, 8), turned ? block[size_t(K - 1)] : 0));
+    p.scratch.turned_in = take(turned ? round_up(in, 8) * p.batch : 0);
+    p.scratch.turned_out = take(turned ? round_up(out, 8) * p.batch : 0);
+    const int64_t emitted = p.run_rows * round_up(std::max(in, out), line);
+    p.scratch.row_out = take(emitted);
+    p.scratch.spread = take(p.spread_late ? emitted : 0);
+    p.scratch.divided = take(p.divide_first ? 0 : emitted);
+    p.scratch.raw = take(p.divide_first ? in * (p.rows == Rows::woven ? p.batch : 1) : 0);
+    p.scratch.stage = take(emitted);
+    p.scratch.divisors = take(p.box_channels < FEW_CHANNELS ? std::max(in, out) * (p.rows == Rows::woven ? p.batch : 1) + line : 0);
+    p.tile = std::max(TILE, p.box_channels);
+    if (p.spread_late) p.tile = std::max(p.tile, in);
+    const int64_t box_bytes = p.box[0] * p.steps[0].result_stride;
+    p.gather = p.streaming && !p.accumulate && K == 2 && p.run_rows > 1 && out * item % 64 && box_bytes <= GATHER_BYTES;
+    p.scratch.finished = take(std::max(p.gather ? ceil_div(box_bytes, item) : 0, p.axes[0]->is_long() ? p.box[0] * round_up(p.tile, FEW_CHANNELS) : 0));
     int64_t kept = 0;
     for (int k = 0; k < K; ++k) kept = std::max(kept, long_sum_rows(*p.axes[size_t(k)], rows[size_t(k)]));
-    p.tile = std::max(TILE, p.box_channels);
-    p.scratch.sums = take(kept * p.tile, item);
+    p.scratch.sums = take(kept * SUM_COLUMNS);
     p.scratch.total = next;
     return int64_t(next);
 }
@@ -209,9 +304,11 @@ template <class Fits> bool halve(Plan& p, double limit, Fits fits) {
         else p.box[size_t(k)] = ceil_div(box[size_t(k)], 2);
     };
     for (int k = 0; k <= p.rank(); ++k) {
-        const bool can = k == p.rank() ? channels > FEW_CHANNELS : box[size_t(k)] > (k == p.rank() - 1 ? 16 : 1);
+        const bool can = k == p.rank() ? channels > FEW_CHANNELS : k == p.rank() - 1 ? box[size_t(k)] > 16 && p.rows != Rows::woven : box[size_t(k)] > 1;
         if (!can) continue;
         apply(k);
+        const int64_t rest = p.channels % p.box_channels;
+        if (rest && rest < FEW_CHANNELS && p.rows == Rows::packed) continue;
         const double cost = work(p);
         if (cost < best * 0.999 && fits()) { best = cost; chosen = k; }
     }
@@ -227,7 +324,7 @@ void choose_boxes(Plan& p, int64_t threads) {
     p.box_channels = p.channels;
     const double whole = work(p);
     for (int64_t size = lay_out(p); size > GOOD_SCRATCH;) {
-        const double limit = size > MOST_SCRATCH ? 1e300 : whole * 1.3;
+        const double limit = size > MOST_SCRATCH ? 1e300 : whole * LIM;
         if (!halve(p, limit, [&] { return lay_out(p) < size * 0.8; })) break;
         size = lay_out(p);
     }
@@ -237,76 +334,42 @@ void choose_boxes(Plan& p, int64_t threads) {
     lay_out(p);
 }
 
-bool plan_lanes(Plan& p) {
-    if (p.channels != 1 || p.outer.empty()) return false;
-    int64_t rows, positions;
-    auto longest = std::max_element(p.outer.begin(), p.outer.end(), [](const Dim& a, const Dim& b) { return a.extent < b.extent; });
-    if (longest->extent < 8 || !images_are_packed(p, rows, positions)) return false;
-    p.image_rows = rows;
-    p.image_positions = positions;
-    p.channels = longest->extent;
-    p.channel_source = longest->source_stride;
-    p.channel_result = longest->result_stride;
-    p.outer.erase(longest);
-    p.box_channels = std::min({round_up(p.channels, 8), round_up(LANE_ELEMENTS / (rows + positions) + 1, 16), int64_t(256)});
-
-    const int64_t item = accumulator_size(p.dtype);
-    p.lane_plan = std::make_unique<Plan>();
-    Plan& q = *p.lane_plan;
-    q.dtype = p.dtype == Dtype::float64 ? Dtype::float64 : Dtype::float32;
-    q.divide_first = p.divide_first;
-    q.constant_divisor = p.constant_divisor;
-    q.divisor = p.divisor;
-    q.axes = p.axes;
-    q.channels = q.box_channels = p.box_channels;
-    q.channel_source = q.channel_result = item;
-    int64_t source = item * q.channels, result = item * q.channels;
-    q.steps.resize(q.axes.size());
-    for (size_t k = q.axes.size(); k-- > 0;) {
-        q.steps[k] = {0, source, result};
-        source *= q.axes[k]->rows;
-        result *= q.axes[k]->positions;
+// Where every window divides by the same, that is the divisor.
+void find_constant_divisor(Plan& p) {
+    if (p.constant_divisor) return;
+    int64_t product = 1;
+    for (const Axis* axis : p.axes) {
+        if (axis->count.empty() || std::adjacent_find(axis->count.begin(), axis->count.end(), std::not_equal_to<>()) != axis->count.end()) return;
+        product *= axis->count[0];
     }
-    ensure_two_axes(q);
-    for (const Axis* axis : q.axes) q.box.push_back(std::max<int64_t>(1, axis->positions));
-    lay_out(q);
+    p.constant_divisor = true;
+    p.divisor = product;
+}
 
-    size_t next = 0;
-    auto take = [&](int64_t elements) { size_t at = next; next += size_t(round_up(elements * item + 64, 64)); return at; };
-    p.scratch.row_in = take(p.box_channels * std::max(round_up(rows, 8), positions) + 64);
-    p.scratch.turned_in = take(p.box_channels * round_up(rows, 8));
-    p.scratch.turned_out = take(p.box_channels * round_up(positions, 8));
-    p.scratch.stage = take(p.box_channels * positions);
-    p.scratch.lanes = next;
-    p.scratch.total = next + q.scratch.total;
-    return true;
+void compile_programs(Plan& p) {
+    p.programs.resize(p.axes.size());
+    for (size_t k = 0; k < p.axes.size(); ++k) {
+        const Axis& axis = *p.axes[k];
+        if (!axis.is_long()) continue;
+        for (int64_t a = 0; a < axis.positions; a += p.box[k]) p.programs[k].push_back(compile(axis, a, std::min(a + p.box[k], axis.positions)));
+        for (const Program& program : p.programs[k])
+            p.scratch.total = std::max(p.scratch.total, p.scratch.sums + size_t(program.scratch_rows * SUM_COLUMNS * accumulator_size(p.dtype)));
+    }
 }
 
 }  // namespace
 
-void Axis::find_together() {
-    together.assign(lo.size(), 1);
-    for (size_t i = lo.size(); i-- > 1;)
-        if (hi[i] - lo[i] == hi[i - 1] - lo[i - 1] && lo[i] == lo[i - 1] + 1) together[i - 1] = together[i] + 1;
-}
-
-void finish_plan(Plan& p, int64_t threads) {
+void finish_plan(Plan& p, int64_t threads, int64_t vector_bytes) {
+    find_constant_divisor(p);
     coalesce(p.outer);
     choose_channels(p);
     merge_spread_axes(p);
-    if (plan_lanes(p)) {
-        for (const Dim& d : p.outer) p.image_count *= d.extent;
-        p.channel_boxes = ceil_div(p.channels, p.box_channels);
-        p.tasks = p.image_count * p.channel_boxes;
-        return;
-    }
     ensure_two_axes(p);
+    fold_images(p);
     for (const Dim& d : p.outer) p.image_count *= d.extent;
-    if (p.channels < FEW_CHANNELS) {
-        const int64_t rows = p.axes[p.axes.size() - 2]->rows;
-        p.strip = std::min<int64_t>(p.axes.back()->is_long() ? 64 : 16, round_up(std::max<int64_t>(rows, 1), 8));
-    }
+    choose_rows(p, vector_bytes / accumulator_size(p.dtype));
     choose_boxes(p, threads);
+    compile_programs(p);
     p.channel_boxes = ceil_div(p.channels, p.box_channels);
     for (int k = 0; k < p.rank(); ++k) p.box_count *= ceil_div(p.axes[size_t(k)]->positions, p.box[size_t(k)]);
     p.tasks = p.image_count * p.channel_boxes * p.box_count;

@@ -9,36 +9,51 @@
 #include <memory>
 #include <vector>
 
+#include "program.h"
+
 namespace poolgrad {
 
 constexpr int MAX_AXES = 64;
-constexpr int64_t BLOCK = 8;
-constexpr int MAX_LEVELS = 12;
+constexpr int64_t FEW_CHANNELS = 16;  // fewer than this do not fill the vectors
 
 enum class Dtype : int { float32, float64, float16, bfloat16 };
 
 inline int64_t size_of(Dtype t) { return t == Dtype::float64 ? 8 : t == Dtype::float32 ? 4 : 2; }
 inline int64_t accumulator_size(Dtype t) { return t == Dtype::float64 ? 8 : 4; }
+inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+inline int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
 
-// Sums along one axis: result position i adds source rows lo[i] ... hi[i]-1, numbered on the whole axis; the caller's
-// block begins at row `base`. together[i] says how many positions from i on have intervals of one length whose
-// beginnings rise by one each: they can be added as one long row.
-struct Axis {
-    int64_t positions = 0, rows = 0, base = 0;
-    std::vector<int64_t> lo, hi, count, reach, together;
-
-    bool is_long() const { return reach[0] > BLOCK; }
-    void find_together();
-};
+// Elements between rows in scratch: whole cache lines, and not a power of two apart, so that rows do not share a cache's sets.
+inline int64_t padded_row(int64_t n, int64_t item) {
+    const int64_t line = 64 / item, rows = round_up(n, line);
+    return rows * item % 1024 == 0 ? rows + line : rows;
+}
 
 struct Dim { int64_t extent, source_stride, result_stride; };
 
-struct Span { int64_t a, b; };
+// How rows of few channels become vectors.
+enum class Rows : int {
+    packed,  // enough channels: each position is a run of vectors
+    woven,   // short intervals: vectors are picked from the packed row by index
+    turned   // anything else: several rows are transposed so that they lie side by side
+};
+
+// Picks for `period` packed rows: vector v of the result adds, for each term t, the elements index[v][t][lane] after
+// offset[v][t]; a negative index means that the term is absent. Made for one vector width.
+struct Weave {
+    int64_t period = 0, terms = 0, row_in = 0, row_out = 0;
+    bool in_order = true;      // every pick is its own lane
+    bool two_loads = false;
+    double first_missing = 0;  // +0.0 where a position may be the sum of nothing
+    std::vector<int64_t> offset;
+    std::vector<int32_t> index;
+    std::vector<uint16_t> present;  // one bit per lane
+};
 
 // Offsets into a thread's scratch, in bytes.
 struct Scratch {
-    size_t ring = 0, level[MAX_AXES] = {}, row_in = 0, row_out = 0, turned_in = 0, turned_out = 0, stage = 0, sums = 0,
-           divisors = 0, lanes = 0, total = 0;
+    size_t ring = 0, level[MAX_AXES] = {}, row_in = 0, row_out = 0, spread = 0, divided = 0, raw = 0, finished = 0, turned_in = 0, turned_out = 0, stage = 0,
+           sums = 0, divisors = 0, total = 0;
 };
 
 struct Plan {
@@ -46,19 +61,22 @@ struct Plan {
     bool divide_first = true, accumulate = false, constant_divisor = false, streaming = false;
     int64_t divisor = 1;
 
-    std::vector<Dim> outer;              // looped over, one image at a time
-    std::vector<const Axis*> axes;       // first to last
-    std::vector<Dim> steps;              // each axis's strides (bytes); the extent is unused
+    std::vector<Dim> outer;                   // looped over, one image at a time
+    std::vector<const Axis*> axes;            // first to last
+    std::vector<Dim> steps;                   // each axis's strides (bytes); the extent is unused
     std::vector<std::unique_ptr<Axis>> made;  // axes that the plan itself added or merged
     int64_t channels = 1, channel_source = 0, channel_result = 0;
 
-    std::vector<int64_t> box;            // positions of each axis computed at a time
+    std::vector<int64_t> box;                 // positions of each axis computed at a time
     int64_t box_channels = 1;
-    int64_t strip = 0;                   // rows turned so that they become the vector; 0: channels are the vector
-    int64_t ring_rows = 0, tile = 0;     // rows kept of the first axis; columns summed at a time on a long axis
-    std::vector<int64_t> block;          // elements of a box from axis k on
-    std::unique_ptr<Plan> lane_plan;     // small images: box_channels of them are turned into channels
-    int64_t image_rows = 0, image_positions = 0;
+    Rows rows = Rows::packed;
+    Weave weave;
+    bool spread_late = false;                 // no position of the last axis adds anything: it is spread when written
+    bool gather = false;                      // a box is finished in scratch and written as one
+    int64_t batch = 1;                        // rows of the last axis made at a time
+    int64_t ring_rows = 0, run_rows = 1;      // rows kept of a short first axis; result rows written as one
+    int64_t tile = 0;                         // columns of a long first axis summed and written at a time
+    std::vector<std::vector<Program>> programs;  // [axis][box], for the long axes
     Scratch scratch;
 
     int64_t image_count = 1, channel_boxes = 1, box_count = 1, tasks = 1;
@@ -68,12 +86,22 @@ struct Plan {
 
 // Plan a call from its arrays' non-spatial dimensions (`plan.outer`), its axes and their strides. `threads` bounds how
 // finely the work is cut, never the result.
-void finish_plan(Plan& plan, int64_t threads);
+void finish_plan(Plan& plan, int64_t threads, int64_t vector_bytes);
 
 // One task of a plan; `scratch` holds plan.scratch.total bytes, aligned to a cache line.
 using RunTask = void (*)(const Plan&, const char* source, char* result, int64_t task, char* scratch);
-namespace baseline { void run_task(const Plan&, const char*, char*, int64_t, char*); }
-namespace avx2 { void run_task(const Plan&, const char*, char*, int64_t, char*); }
-namespace avx512 { void run_task(const Plan&, const char*, char*, int64_t, char*); }
+
+// Read and write so many bytes and nothing else (floor.h).
+using Move = void (*)(const char* from, int64_t read, char* to, int64_t written, bool streaming);
+
+#define POOLGRAD_KERNELS(isa) \
+    namespace isa { \
+    void run_task(const Plan&, const char*, char*, int64_t, char*); \
+    void move(const char*, int64_t, char*, int64_t, bool); \
+    }
+POOLGRAD_KERNELS(baseline)
+POOLGRAD_KERNELS(avx2)
+POOLGRAD_KERNELS(avx512)
+#undef POOLGRAD_KERNELS
 
 }  // namespace poolgrad

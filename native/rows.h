@@ -18,7 +18,7 @@ struct Place {
     bool channels_packed() const { return c == 1 || channel_step == item; }
 };
 
-template <class S, class A> inline void load_row(const char* from, const Place& p, A* to) {
+template <class S, class A> inline void read_row(const char* from, const Place& p, A* to) {
     if (p.packed()) return widen_run<S>(from, to, p.n * p.c);
     for (int64_t i = 0; i < p.n; ++i) {
         const char* q = from + i * p.step;
@@ -27,15 +27,15 @@ template <class S, class A> inline void load_row(const char* from, const Place& 
     }
 }
 
-template <class S, class A> inline void store_run(const A* from, char* to, int64_t n, const Plan& plan, char* stage) {
+template <class S, class A> inline void store_run(const A* from, char* to, int64_t n, bool accumulate, bool streaming, char* stage) {
     constexpr int64_t item = sizeof(S);
-    if (plan.accumulate) {
+    if (accumulate) {
         for (int64_t k = 0; k < n; ++k) {
             S s;
             narrow(widen(read<S>(to + k * item)) + from[k], s);
             write(to + k * item, s);
         }
-    } else if (!plan.streaming) {
+    } else if (!streaming) {
         narrow_run<S>(from, to, n);
     } else if (sizeof(S) == sizeof(A)) {
         stream_copy(to, reinterpret_cast<const char*>(from), n * item);
@@ -45,15 +45,15 @@ template <class S, class A> inline void store_run(const A* from, char* to, int64
     }
 }
 
-template <class S, class A> inline void store_row(const A* from, char* to, const Place& p, const Plan& plan, char* stage) {
-    if (p.packed()) return store_run<S>(from, to, p.n * p.c, plan, stage);
+template <class S, class A> inline void store_row(const A* from, char* to, const Place& p, bool accumulate, bool streaming, char* stage) {
+    if (p.packed()) return store_run<S>(from, to, p.n * p.c, accumulate, streaming, stage);
     for (int64_t i = 0; i < p.n; ++i) {
         char* q = to + i * p.step;
-        if (p.channels_packed() && p.c > 1) store_run<S>(from + i * p.c, q, p.c, plan, stage);
+        if (p.channels_packed() && p.c > 1) store_run<S>(from + i * p.c, q, p.c, accumulate, streaming, stage);
         else for (int64_t j = 0; j < p.c; ++j) {
-            A old = plan.accumulate ? A(widen(read<S>(q + j * p.channel_step))) : A(0);
+            A old = accumulate ? A(widen(read<S>(q + j * p.channel_step))) : A(0);
             S s;
-            narrow(plan.accumulate ? old + from[i * p.c + j] : from[i * p.c + j], s);
+            narrow(accumulate ? old + from[i * p.c + j] : from[i * p.c + j], s);
             write(q + j * p.channel_step, s);
         }
     }
@@ -61,68 +61,66 @@ template <class S, class A> inline void store_row(const A* from, char* to, const
 
 inline bool is_power_of_two(int64_t d) { return d > 0 && (d & (d - 1)) == 0; }
 
-// out = in / d, correctly rounded; a power of two has an exact reciprocal.
-template <class A> inline void divide_run(const A* in, A* out, int64_t n, int64_t d) {
+// out[k] = function(in[k], k) by vectors; the last one overlaps its neighbour. Arrays must lie apart.
+template <class A, class F> inline void map_vectors(const A* in, A* out, int64_t n, F function) {
     constexpr int64_t v = LANES<A>;
     int64_t k = 0;
+    for (; k + v <= n; k += v) store(out + k, function(load(in + k), k));
+    if (k == n) return;
+    if (n >= v) return store(out + n - v, function(load(in + n - v), n - v));
+    A part[LANES<A>] = {};
+    for (int64_t j = 0; j < n; ++j) part[j] = in[j];
+    const Vec<A> result = function(load(part), 0);
+    std::memcpy(part, &result, sizeof result);
+    for (int64_t j = 0; j < n; ++j) out[j] = part[j];
+}
+
+// out = in / d, correctly rounded; a power of two has an exact reciprocal.
+template <class A> inline void divide_run(const A* in, A* out, int64_t n, int64_t d) {
     if (is_power_of_two(d)) {
-        const A by = A(1) / A(d);
-        for (; k + v <= n; k += v) store(out + k, load(in + k) * splat(by));
-        for (; k < n; ++k) out[k] = in[k] * by;
+        const Vec<A> by = splat(A(1) / A(d));
+        map_vectors(in, out, n, [&](Vec<A> x, int64_t) { return x * by; });
     } else {
-        const A by = A(d);
-        for (; k + v <= n; k += v) store(out + k, load(in + k) / splat(by));
-        for (; k < n; ++k) out[k] = in[k] / by;
+        const Vec<A> by = splat(A(d));
+        map_vectors(in, out, n, [&](Vec<A> x, int64_t) { return x / by; });
     }
 }
 
-// Divides rows by the counts of the last axis times the product of the others. Where the counts change from one
-// position to the next, a row of divisors is kept for each of the last few products.
+// Divides rows by the counts of the last axis times the product of the others. With few channels, where the counts
+// differ along the row, they are kept as a row of accumulators: a product of two integers that the accumulator holds
+// exactly is rounded once, as the contract asks.
 template <class A> class Divider {
 public:
-    static constexpr int KEPT = 4;
-
-    void begin(const Plan& plan, const int64_t* count, int64_t n, int64_t channels, A* scratch) {
-        plan_ = &plan; count_ = count; n_ = n; c_ = channels; rows_ = scratch; next_ = 0;
-        int64_t changes = 0;
-        if (!plan.constant_divisor) for (int64_t i = 1; i < n; ++i) changes += count[i] != count[i - 1];
-        by_row_ = changes > 8 && channels < 16;
-        for (int k = 0; k < KEPT; ++k) product_[k] = 0;
+    // Up to `rows` rows that follow each other may be divided at once.
+    void begin(const Plan& plan, const int64_t* count, int64_t n, int64_t channels, int64_t rows, A* scratch) {
+        plan_ = &plan; count_ = count; n_ = n; c_ = channels; counts_ = scratch;
+        bool changes = false, exact = true;
+        if (!plan.constant_divisor)
+            for (int64_t i = 0; i < n; ++i) { changes |= count[i] != count[0]; exact &= count[i] <= EXACT; }
+        by_row_ = changes && exact && channels < FEW_CHANNELS;
+        if (!by_row_) return;
+        for (int64_t i = 0; i < n; ++i) for (int64_t j = 0; j < channels; ++j) scratch[i * channels + j] = A(count[i]);
+        for (int64_t r = 1; r < rows; ++r) std::memcpy(scratch + r * n * channels, scratch, size_t(n * channels) * sizeof(A));
     }
 
-    // Positions w ... w+n-1 of a row, which lie at `in`; out may be in.
-    void divide(const A* in, A* out, int64_t product, int64_t w, int64_t n) {
+    // Positions w ... w+n-1 of a row, which lie at `in`; `out` lies apart.
+    void divide(const A* in, A* out, int64_t product, int64_t w, int64_t n) const {
         if (plan_->constant_divisor) return divide_run(in, out, n * c_, plan_->divisor);
-        if (!by_row_) {
-            const int64_t* count = count_ + w;
-            for (int64_t i = 0, j; i < n; i = j) {
-                for (j = i + 1; j < n && count[j] == count[i];) ++j;
-                divide_run(in + i * c_, out + i * c_, (j - i) * c_, product * count[i]);
-            }
-            return;
+        if (by_row_ && product <= EXACT) {
+            const Vec<A> by = splat(A(product));
+            const A* counts = counts_ + w * c_;
+            return map_vectors(in, out, n * c_, [&](Vec<A> x, int64_t k) { return x / (by * load(counts + k)); });
         }
-        const A* by = row_of(product) + w * c_;
-        constexpr int64_t v = LANES<A>;
-        int64_t k = 0;
-        n *= c_;
-        for (; k + v <= n; k += v) store(out + k, load(in + k) / load(by + k));
-        for (; k < n; ++k) out[k] = in[k] / by[k];
+        for (int64_t i = w, j; i < w + n; i = j) {
+            for (j = i + 1; j < w + n && count_[j % n_] == count_[i % n_];) ++j;
+            divide_run(in + (i - w) * c_, out + (i - w) * c_, (j - i) * c_, product * count_[i % n_]);
+        }
     }
 
 private:
-    const A* row_of(int64_t product) {
-        for (int k = 0; k < KEPT; ++k)
-            if (product_[k] == product) return rows_ + k * n_ * c_;
-        A* row = rows_ + next_ * n_ * c_;
-        product_[next_] = product;
-        next_ = (next_ + 1) % KEPT;
-        for (int64_t i = 0; i < n_; ++i)
-            for (int64_t j = 0; j < c_; ++j) row[i * c_ + j] = A(product * count_[i]);
-        return row;
-    }
+    static constexpr int64_t EXACT = sizeof(A) == 4 ? int64_t(1) << 24 : int64_t(1) << 53;
 
-    const Plan* plan_; const int64_t* count_; int64_t n_, c_; A* rows_;
-    int64_t product_[KEPT]; int next_; bool by_row_;
+    const Plan* plan_; const int64_t* count_; int64_t n_, c_; A* counts_; bool by_row_;
 };
 
 }  // namespace PG_ISA

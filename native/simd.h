@@ -16,6 +16,14 @@
 #define PG_ISA baseline
 #endif
 
+#if defined(__GNUC__) || defined(__clang__)
+#define PG_INLINE inline __attribute__((always_inline))
+#elif defined(_MSC_VER)
+#define PG_INLINE __forceinline
+#else
+#define PG_INLINE inline
+#endif
+
 namespace poolgrad {
 namespace PG_ISA {
 
@@ -34,7 +42,7 @@ template <class A> constexpr int LANES = VECTOR_BYTES / int(sizeof(A));
 #if defined(__GNUC__) || defined(__clang__)
 template <class A> struct VecOf { typedef A type __attribute__((vector_size(VECTOR_BYTES))); };
 template <class A> using Vec = typename VecOf<A>::type;
-template <class A> inline Vec<A> splat(A a) { return a - Vec<A>{}; }
+template <class A> PG_INLINE Vec<A> splat(A a) { return a - Vec<A>{}; }
 #else
 template <class A> struct Vec {
     A v[LANES<A>];
@@ -45,11 +53,11 @@ template <class A> struct Vec {
 template <class A> inline Vec<A> splat(A a) { Vec<A> r; for (int i = 0; i < LANES<A>; ++i) r.v[i] = a; return r; }
 #endif
 
-template <class A> inline Vec<A> load(const A* p) { Vec<A> v; std::memcpy(&v, p, sizeof v); return v; }
-template <class A> inline void store(A* p, Vec<A> v) { std::memcpy(p, &v, sizeof v); }
+template <class A> PG_INLINE Vec<A> load(const A* p) { Vec<A> v; std::memcpy(&v, p, sizeof v); return v; }
+template <class A> PG_INLINE void store(A* p, Vec<A> v) { std::memcpy(p, &v, sizeof v); }
 
 // A store that goes past the caches; p must be aligned to the vector. Machines without one use a plain store.
-template <class A> inline void stream(A* p, Vec<A> v) {
+template <class A> PG_INLINE void stream(A* p, Vec<A> v) {
 #if defined(__AVX512F__)
     __m512i x; std::memcpy(&x, &v, sizeof x); _mm512_stream_si512(reinterpret_cast<__m512i*>(p), x);
 #elif defined(__AVX2__)

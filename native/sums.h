@@ -1,8 +1,4 @@
-// Sums of rows in the contract's order (docs/numeric-contract.md).
-//
-// A row is a run of accumulators; a sum begins with its first term and adds the others one by one. `Intervals` turns an
-// interval of rows into the few rows whose sum it is: the rows themselves where the axis's intervals are short, and
-// otherwise a tail, a run of whole blocks and a head, kept as the interval moves on.
+// Sums of rows: out = in[0] + in[1] + ..., one addition after the other, beginning with the first term.
 #pragma once
 
 #include "plan.h"
@@ -11,23 +7,27 @@
 namespace poolgrad {
 namespace PG_ISA {
 
+template <class A, int R> inline Vec<A> add_at(const A* const* p, int64_t k) {
+    Vec<A> s = load(p[0] + k);
+    for (int r = 1; r < R; ++r) s = s + load(p[r] + k);
+    return s;
+}
+
 template <class A, int R, bool PAST> inline void add_rows(A* out, const A* const* in, int64_t n) {
     const A* p[R];
     for (int r = 0; r < R; ++r) p[r] = in[r];
     constexpr int64_t v = LANES<A>;
     int64_t k = 0;
-    for (; k + v <= n; k += v) {
-        Vec<A> s = load(p[0] + k);
-        for (int r = 1; r < R; ++r) s = s + load(p[r] + k);
+    for (; k + 2 * v <= n; k += 2 * v) {
+        const Vec<A> s = add_at<A, R>(p, k), t = add_at<A, R>(p, k + v);
+        if (PAST) { stream(out + k, s); stream(out + k + v, t); } else { store(out + k, s); store(out + k + v, t); }
+    }
+    if (k + v <= n) {
+        const Vec<A> s = add_at<A, R>(p, k);
         if (PAST) stream(out + k, s); else store(out + k, s);
+        k += v;
     }
-    if (k < n && n >= v && !PAST) {
-        k = n - v;
-        Vec<A> s = load(p[0] + k);
-        for (int r = 1; r < R; ++r) s = s + load(p[r] + k);
-        store(out + k, s);
-        return;
-    }
+    if (k < n && n >= v && !PAST) return store(out + n - v, add_at<A, R>(p, n - v));
     for (; k < n; ++k) {
         A s = p[0][k];
         for (int r = 1; r < R; ++r) s = s + p[r][k];
@@ -35,7 +35,7 @@ template <class A, int R, bool PAST> inline void add_rows(A* out, const A* const
     }
 }
 
-// out = in[0] + in[1] + ... (count rows of n). PAST: `out` is aligned to a vector and written past the caches.
+// `count` rows of n, at most eight. PAST: `out` is aligned to a vector and written past the caches.
 template <class A, bool PAST = false> inline void add_rows(A* out, const A* const* in, int count, int64_t n) {
     switch (count) {
         case 0: for (int64_t k = 0; k < n; ++k) out[k] = 0; return;
@@ -52,11 +52,10 @@ template <class A, bool PAST = false> inline void add_rows(A* out, const A* cons
 
 // The same, past the caches where whole lines allow it.
 template <class A> inline void add_rows_streaming(A* out, const A* const* in, int count, int64_t n) {
-    int64_t head = to_line(out);
-    if (head % int64_t(sizeof(A)) != 0) return add_rows(out, in, count, n);
-    head = least(head / int64_t(sizeof(A)), n);
-    int64_t body = (n - head) / (LINE / int64_t(sizeof(A))) * (LINE / int64_t(sizeof(A)));
-    const A* p[BLOCK];
+    constexpr int64_t line = LINE / int64_t(sizeof(A));
+    const int64_t head = least(to_line(out) / int64_t(sizeof(A)), n), body = (n - head) / line * line;
+    if (head == 0 && body == n) return add_rows<A, true>(out, in, count, n);
+    const A* p[BLOCK] = {};
     if (head) add_rows(out, in, count, head);
     for (int r = 0; r < count; ++r) p[r] = in[r] + head;
     add_rows<A, true>(out + head, p, count, body);
@@ -65,138 +64,145 @@ template <class A> inline void add_rows_streaming(A* out, const A* const* in, in
     add_rows(out + head + body, p, count, n - head - body);
 }
 
-// Intervals of one axis over rows in memory, `tile` columns wide. Intervals must be asked for in ascending order.
-template <class A> class Intervals {
-public:
-    // Rows first ... first+rows-1 of the axis lie at `in`, `stride` apart. Returns the scratch it leaves free.
-    A* begin(const int64_t* reach, const A* in, int64_t stride, int64_t first, int64_t rows, int64_t tile, A* scratch) {
-        levels_ = 0;
-        tile_ = tile;
-        for (;; ++levels_) {
-            Level& l = level_[levels_];
-            l.in = in; l.stride = stride; l.first = first; l.rows = rows;
-            l.lo = l.hi = l.head_block = l.tail_block = -1;
-            l.is_long = reach[levels_] > BLOCK;
-            if (levels_) { l.run = scratch; scratch += tile; }
-            if (!l.is_long) break;
-            l.head = scratch; scratch += BLOCK * tile;
-            l.tail = scratch; scratch += BLOCK * tile;
-            // Blocks wholly inside first ... first+rows-1, numbered from block `first_block`.
-            int64_t first_block = (first + BLOCK - 1) / BLOCK, end_block = (first + rows) / BLOCK;
-            l.totals = scratch; l.totals_done = first_block;
-            in = scratch; stride = tile; first = first_block; rows = most(end_block - first_block, 0);
-            scratch += rows * tile;
-        }
-        return scratch;
-    }
+// Vectors J, J+1, ... of the columns that a program runs on at once: WIDE of each of LINES lines, in registers (hence a
+// list, not an array). Lines lie `gap` apart in memory; in scratch they are packed.
+template <class A, int WIDE, int LINES, int J = 0> struct Columns {
+    static constexpr int N = WIDE * LINES;
+    static constexpr int64_t v = LANES<A>, PACKED = WIDE * v, SIZE = N * v;
+    Vec<A> x;
+    Columns<A, WIDE, LINES, (J + 1 < WIDE * LINES ? J + 1 : -1)> rest;
 
-    // The rows whose sum, in order, is the sum over [lo, hi); their number is at most eight.
-    int parts(int64_t lo, int64_t hi, const A** out) { return parts_at(0, lo, hi, out); }
-
-private:
-    struct Level {
-        const A* in; int64_t stride, first, rows;
-        A *head, *tail, *totals, *run;
-        int64_t head_block, head_done, tail_block, totals_done, lo, hi;
-        int found; const A* single;
-        bool is_long;
-        const A* row(int64_t c) const { return in + (c - first) * stride; }
-    };
-
-    int parts_at(int k, int64_t lo, int64_t hi, const A** out) {
-        Level& l = level_[k];
-        int64_t first = (lo + BLOCK - 1) / BLOCK, last = hi / BLOCK;
-        if (!l.is_long || first > last) {
-            for (int64_t c = lo; c < hi; ++c) out[c - lo] = l.row(c);
-            return int(hi - lo);
-        }
-        int found = 0;
-        if (lo < first * BLOCK) out[found++] = tail(l, lo);
-        if (first < last) { add_totals(l, last); out[found++] = run_of(k + 1, first, last); }
-        if (last * BLOCK < hi) out[found++] = head(l, last, hi);
-        return found;
-    }
-
-    // Sums downwards from the end of lo's block.
-    const A* tail(Level& l, int64_t lo) {
-        int64_t block = lo / BLOCK, j = lo % BLOCK;
-        if (l.tail_block != block) {
-            l.tail_block = block;
-            const A* p[2] = {l.row(block * BLOCK + 7), nullptr};
-            add_rows(l.tail + 7 * tile_, p, 1, tile_);
-            for (int64_t i = 6; i >= j; --i) {
-                p[0] = l.tail + (i + 1) * tile_; p[1] = l.row(block * BLOCK + i);
-                add_rows(l.tail + i * tile_, p, 2, tile_);
-            }
-        }
-        return l.tail + j * tile_;
-    }
-
-    // Sums upwards from the beginning of a block, as far as they have been asked for.
-    const A* head(Level& l, int64_t block, int64_t hi) {
-        if (l.head_block != block) { l.head_block = block; l.head_done = 0; }
-        for (int64_t i = l.head_done; i < hi - block * BLOCK; ++i) {
-            const A* p[2] = {l.head + (i - 1) * tile_, l.row(block * BLOCK + i)};
-            add_rows(l.head + i * tile_, i ? p : p + 1, i ? 2 : 1, tile_);
-        }
-        l.head_done = most(l.head_done, hi - block * BLOCK);
-        return l.head + (hi - block * BLOCK - 1) * tile_;
-    }
-
-    // Totals of every whole block below `end`. A block whose head is finished already has its total there.
-    void add_totals(Level& l, int64_t end) {
-        const Level& up = (&l)[1];
-        for (int64_t b = l.totals_done; b < end; ++b) {
-            A* total = l.totals + (b - up.first) * tile_;
-            const A* p[BLOCK];
-            if (l.head_block == b && l.head_done == BLOCK - 1) {
-                p[0] = l.head + (BLOCK - 2) * tile_; p[1] = l.row(b * BLOCK + BLOCK - 1);
-                add_rows(total, p, 2, tile_);
-            } else {
-                for (int64_t i = 0; i < BLOCK; ++i) p[i] = l.row(b * BLOCK + i);
-                add_rows(total, p, int(BLOCK), tile_);
-            }
-        }
-        l.totals_done = most(l.totals_done, end);
-    }
-
-    const A* run_of(int k, int64_t lo, int64_t hi) {
-        Level& l = level_[k];
-        if (l.lo == lo && l.hi == hi) return l.single;
-        const A* p[BLOCK];
-        int found = parts_at(k, lo, hi, p);
-        l.lo = lo; l.hi = hi; l.single = p[0];
-        if (found > 1) { add_rows(l.run, p, found, tile_); l.single = l.run; }
-        return l.single;
-    }
-
-    Level level_[MAX_LEVELS];
-    int levels_ = 0;
-    int64_t tile_ = 0;
+    PG_INLINE static int64_t at(int64_t gap) { return J / WIDE * gap + J % WIDE * v; }
+    PG_INLINE void read(const A* p, int64_t gap) { x = load(p + at(gap)); rest.read(p, gap); }
+    PG_INLINE void add(const A* p, int64_t gap) { x = x + load(p + at(gap)); rest.add(p, gap); }
+    PG_INLINE void add(const Columns& c) { x = x + c.x; rest.add(c.rest); }
+    PG_INLINE void zero() { x = splat(A(0)); rest.zero(); }
+    PG_INLINE void write(A* p, int64_t gap) const { store(p + at(gap), x); rest.write(p, gap); }
 };
+
+template <class A, int WIDE, int LINES> struct Columns<A, WIDE, LINES, -1> {
+    PG_INLINE void read(const A*, int64_t) {}
+    PG_INLINE void add(const A*, int64_t) {}
+    PG_INLINE void add(const Columns&) {}
+    PG_INLINE void zero() {}
+    PG_INLINE void write(A*, int64_t) const {}
+};
+
+// Where rows lie that a program reads and writes; lines are `gap` apart.
+template <class A> struct Grid {
+    A* at;
+    int64_t stride, gap;
+};
+
+template <class C, class A> PG_INLINE void read_term(C& x, int32_t term, const Grid<const A>& in, const A* scratch) {
+    if (term >= 0) x.read(in.at + term * in.stride, in.gap);
+    else x.read(scratch + int64_t(~term) * C::SIZE, C::PACKED);
+}
+
+template <class C, class A> PG_INLINE void add_term(C& x, int32_t term, const Grid<const A>& in, const A* scratch) {
+    if (term >= 0) x.add(in.at + term * in.stride, in.gap);
+    else x.add(scratch + int64_t(~term) * C::SIZE, C::PACKED);
+}
+
+template <class C, class A>
+PG_INLINE void sum_terms(C& x, int32_t count, const int32_t* terms, const Grid<const A>& in, const A* scratch) {
+    if (count) read_term(x, terms[0], in, scratch);
+    else x.zero();
+    for (int32_t r = 1; r < count; ++r) add_term(x, terms[r], in, scratch);
+}
+
+template <class A, int WIDE, int LINES>
+inline void run_program(const Program& program, const Grid<const A>& in, const Grid<A>& out, A* scratch) {
+    using C = Columns<A, WIDE, LINES>;
+    const int32_t *c = program.code.data(), *end = c + program.code.size();
+    C head, x;
+    head.zero();
+    while (c < end) switch (*c) {
+        case ADD:
+            sum_terms<C, A>(x, c[2], c + 3, in, scratch);
+            x.write(scratch + int64_t(c[1]) * C::SIZE, C::PACKED);
+            c += 3 + c[2];
+            break;
+        case TAIL: {
+            const A* row = in.at + c[2] * in.stride;
+            x.read(row + (BLOCK - 1) * in.stride, in.gap);
+            for (int64_t i = BLOCK - 2; i >= c[3]; --i) {
+                x.add(row + i * in.stride, in.gap);
+                x.write(scratch + (c[1] + i) * C::SIZE, C::PACKED);
+            }
+            c += 4;
+            break;
+        }
+        case HEAD:
+            if (c[2]) read_term<C, A>(head, c[1], in, scratch);
+            else add_term<C, A>(head, c[1], in, scratch);
+            if (c[3] >= 0) head.write(scratch + int64_t(c[3]) * C::SIZE, C::PACKED);
+            c += 4;
+            break;
+        case PUT:
+            sum_terms<C, A>(x, c[2], c + 3, in, scratch);
+            x.write(out.at + c[1] * out.stride, out.gap);
+            c += 3 + c[2];
+            break;
+        default: {  // PUT_HEAD
+            if (c[3]) read_term<C, A>(head, c[2], in, scratch);
+            else if (c[2] >= 0) add_term<C, A>(head, c[2], in, scratch);
+            A* to = out.at + c[1] * out.stride;
+            if (c[4] == 0) {
+                head.write(to, out.gap);
+            } else {
+                read_term<C, A>(x, c[5], in, scratch);
+                if (c[4] == 2) add_term<C, A>(x, c[6], in, scratch);
+                x.add(head);
+                x.write(to, out.gap);
+            }
+            c += 5 + c[4];
+        }
+    }
+}
+
+// Sums of an axis with long intervals: n columns, at least a vector of them, of each of `lines` lines.
+template <class A>
+inline void sum_long(const Program& program, Grid<const A> in, Grid<A> out, int64_t n, int64_t lines, A* scratch) {
+    constexpr int64_t v = LANES<A>;
+    constexpr int MANY = VECTOR_BYTES == 64 ? 8 : 4;  // two sets of these must fit the registers
+    while (lines > 0) {
+        int64_t c = 0, done = 1;
+        auto run = [&](auto columns, int64_t at) {
+            constexpr int wide = decltype(columns)::PACKED / v, of = decltype(columns)::N / wide;
+            run_program<A, wide, of>(program, {in.at + at, in.stride, in.gap}, {out.at + at, out.stride, out.gap}, scratch);
+        };
+        if (n == v && lines >= MANY) {
+            run(Columns<A, 1, MANY>{}, 0);
+            done = MANY;
+        } else if (n == 2 * v && lines >= MANY / 2) {
+            run(Columns<A, 2, MANY / 2>{}, 0);
+            done = MANY / 2;
+        } else {
+            for (; c + MANY * v <= n; c += MANY * v) run(Columns<A, MANY, 1>{}, c);
+            for (; c + 4 * v <= n; c += 4 * v) run(Columns<A, 4, 1>{}, c);
+            for (; c + v <= n; c += v) run(Columns<A, 1, 1>{}, c);
+            if (c < n) run(Columns<A, 1, 1>{}, n - v);
+        }
+        in.at += done * in.gap;
+        out.at += done * out.gap;
+        lines -= done;
+    }
+}
 
 // out[i] = sum of rows lo[i] ... hi[i]-1 for positions [a, b); rows are `inner` long and lie packed from row `first`.
 template <class A>
-inline void sum_axis(const Axis& axis, int64_t a, int64_t b, const A* in, int64_t first, int64_t rows, int64_t inner, A* out,
-                     int64_t tile, A* scratch) {
+inline void sum_axis(const Axis& axis, const Program* program, int64_t a, int64_t b, const A* in, int64_t first, int64_t inner,
+                     A* out, A* scratch) {
+    if (program) return sum_long<A>(*program, {in, inner, 0}, {out, inner, 0}, inner, 1, scratch);
     const int64_t *lo = axis.lo.data(), *hi = axis.hi.data(), *together = axis.together.data();
     const A* p[BLOCK];
-    if (!axis.is_long()) {
-        for (int64_t i = a; i < b;) {
-            int64_t n = least(together[i], b - i), terms = hi[i] - lo[i];
-            const A* row = in + (lo[i] - first) * inner;
-            for (int64_t r = 0; r < terms; ++r) p[r] = row + r * inner;
-            add_rows(out + (i - a) * inner, p, int(terms), n * inner);
-            i += n;
-        }
-        return;
-    }
-    Intervals<A> intervals;
-    for (int64_t c = 0; c < inner; c += tile) {
-        int64_t n = least(tile, inner - c);
-        intervals.begin(axis.reach.data(), in + c, inner, first, rows, n, scratch);
-        for (int64_t i = a; i < b; ++i)
-            add_rows(out + (i - a) * inner + c, p, hi[i] > lo[i] ? intervals.parts(lo[i], hi[i], p) : 0, n);
+    for (int64_t i = a; i < b;) {
+        const int64_t n = least(together[i], b - i), terms = hi[i] - lo[i];
+        const A* row = in + (lo[i] - first) * inner;
+        for (int64_t r = 0; r < terms; ++r) p[r] = row + r * inner;
+        add_rows(out + (i - a) * inner, p, int(terms), n * inner);
+        i += n;
     }
 }
 

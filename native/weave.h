@@ -1,0 +1,122 @@
+// Sums along a packed row of few channels: each vector of the result picks its terms from the row by index.
+//
+// An absent term adds -0.0, which changes no number; where a position may be the sum of nothing, an absent first term is
+// +0.0.
+#pragma once
+
+#include "plan.h"
+#include "simd.h"
+
+namespace poolgrad {
+namespace PG_ISA {
+
+// Lane l is p[index[l]], or `missing` where the index is negative (and its bit in `present` is 0). Indices are below
+// twice the vector's lanes, below once where !TWO; at least that many elements lie at p.
+#if defined(__AVX512F__)
+template <bool TWO> inline Vec<float> pick(const float* p, const int32_t* index, unsigned present, float missing) {
+    const __m512i i = _mm512_loadu_si512(index);
+    const __m512 a = _mm512_loadu_ps(p), m = _mm512_set1_ps(missing);
+    if (!TWO) return (Vec<float>)_mm512_mask_permutexvar_ps(m, __mmask16(present), i, a);
+    return (Vec<float>)_mm512_mask_blend_ps(__mmask16(present), m, _mm512_permutex2var_ps(a, i, _mm512_loadu_ps(p + 16)));
+}
+template <bool TWO> inline Vec<double> pick(const double* p, const int32_t* index, unsigned present, double missing) {
+    const __m512i i = _mm512_cvtepi32_epi64(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(index)));
+    const __m512d a = _mm512_loadu_pd(p), m = _mm512_set1_pd(missing);
+    if (!TWO) return (Vec<double>)_mm512_mask_permutexvar_pd(m, __mmask8(present), i, a);
+    return (Vec<double>)_mm512_mask_blend_pd(__mmask8(present), m, _mm512_permutex2var_pd(a, i, _mm512_loadu_pd(p + 8)));
+}
+#elif defined(__AVX2__) && (defined(__GNUC__) || defined(__clang__))
+template <bool TWO> inline Vec<float> pick(const float* p, const int32_t* index, unsigned, float missing) {
+    const __m256i i = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(index));
+    __m256 v = _mm256_permutevar8x32_ps(_mm256_loadu_ps(p), i);
+    if (TWO) v = _mm256_blendv_ps(v, _mm256_permutevar8x32_ps(_mm256_loadu_ps(p + 8), i), _mm256_castsi256_ps(_mm256_slli_epi32(i, 28)));
+    return (Vec<float>)_mm256_blendv_ps(v, _mm256_set1_ps(missing), _mm256_castsi256_ps(i));
+}
+template <bool TWO> inline Vec<double> pick(const double* p, const int32_t* index, unsigned, double missing) {
+    // Each double is a pair of 32-bit halves: indices 2i and 2i+1.
+    const __m256i i = _mm256_cvtepi32_epi64(_mm_loadu_si128(reinterpret_cast<const __m128i*>(index)));
+    const __m256i low = _mm256_slli_epi64(i, 1);
+    const __m256i pair = _mm256_or_si256(_mm256_and_si256(low, _mm256_set1_epi64x(0xffffffffll)), _mm256_slli_epi64(_mm256_add_epi64(low, _mm256_set1_epi64x(1)), 32));
+    __m256 v = _mm256_permutevar8x32_ps(_mm256_castpd_ps(_mm256_loadu_pd(p)), pair);
+    __m256d d = _mm256_castps_pd(v);
+    if (TWO) {
+        const __m256 w = _mm256_permutevar8x32_ps(_mm256_castpd_ps(_mm256_loadu_pd(p + 4)), pair);
+        d = _mm256_blendv_pd(d, _mm256_castps_pd(w), _mm256_castsi256_pd(_mm256_slli_epi64(i, 61)));
+    }
+    return (Vec<double>)_mm256_blendv_pd(d, _mm256_set1_pd(missing), _mm256_castsi256_pd(i));
+}
+#else
+template <bool TWO, class A> inline Vec<A> pick(const A* p, const int32_t* index, unsigned, A missing) {
+    A v[LANES<A>];
+    for (int l = 0; l < LANES<A>; ++l) v[l] = index[l] < 0 ? missing : p[index[l]];
+    return load(v);
+}
+#endif
+
+// The same where every index is its own lane.
+#if defined(__AVX512F__)
+inline Vec<float> pick_in_order(const float* p, const int32_t*, unsigned present, float missing) {
+    return (Vec<float>)_mm512_mask_loadu_ps(_mm512_set1_ps(missing), __mmask16(present), p);
+}
+inline Vec<double> pick_in_order(const double* p, const int32_t*, unsigned present, double missing) {
+    return (Vec<double>)_mm512_mask_loadu_pd(_mm512_set1_pd(missing), __mmask8(present), p);
+}
+#else
+template <class A> inline Vec<A> pick_in_order(const A* p, const int32_t* index, unsigned present, A missing) {
+    return pick<false>(p, index, present, missing);
+}
+#endif
+
+enum Picks { IN_ORDER, ONE_LOAD, TWO_LOADS };
+
+template <int PICKS, class A> inline Vec<A> pick_any(const A* p, const int32_t* index, unsigned present, A missing) {
+    if (PICKS == IN_ORDER) return pick_in_order(p, index, present, missing);
+    return pick<PICKS == TWO_LOADS>(p, index, present, missing);
+}
+
+template <class A, int R, int PICKS> inline Vec<A> weave_vector(const Weave& w, const A* in, int64_t v) {
+    const int64_t* offset = w.offset.data() + v * R;
+    const int32_t* index = w.index.data() + v * R * LANES<A>;
+    const uint16_t* present = w.present.data() + v * R;
+    Vec<A> s = pick_any<PICKS>(in + offset[0], index, present[0], A(w.first_missing));
+    for (int r = 1; r < R; ++r) s = s + pick_any<PICKS>(in + offset[r], index + r * LANES<A>, present[r], -A(0));
+    return s;
+}
+
+template <class A, int R, int PICKS, bool PAST> inline void weave_rows(const Weave& w, const A* in, A* out, int64_t rows) {
+    constexpr int64_t v = LANES<A>;
+    for (; rows > 0; rows -= w.period, in += w.period * w.row_in, out += w.period * w.row_out) {
+        const int64_t n = least(rows, w.period) * w.row_out;
+        int64_t k = 0;
+        for (; (k + 1) * v <= n; ++k) {
+            const Vec<A> s = weave_vector<A, R, PICKS>(w, in, k);
+            if (PAST) stream(out + k * v, s); else store(out + k * v, s);
+        }
+        if (k * v == n) continue;
+        const Vec<A> s = weave_vector<A, R, PICKS>(w, in, k);
+        std::memcpy(out + k * v, &s, size_t(n - k * v) * sizeof(A));
+    }
+}
+
+template <class A, int PICKS, bool PAST> inline void weave_rows(const Weave& w, const A* in, A* out, int64_t rows) {
+    switch (w.terms) {
+        case 1: return weave_rows<A, 1, PICKS, PAST>(w, in, out, rows);
+        case 2: return weave_rows<A, 2, PICKS, PAST>(w, in, out, rows);
+        case 3: return weave_rows<A, 3, PICKS, PAST>(w, in, out, rows);
+        case 4: return weave_rows<A, 4, PICKS, PAST>(w, in, out, rows);
+        case 5: return weave_rows<A, 5, PICKS, PAST>(w, in, out, rows);
+        case 6: return weave_rows<A, 6, PICKS, PAST>(w, in, out, rows);
+        case 7: return weave_rows<A, 7, PICKS, PAST>(w, in, out, rows);
+        default: return weave_rows<A, 8, PICKS, PAST>(w, in, out, rows);
+    }
+}
+
+// Packed rows at `in` (with two vectors of room after them) become packed rows at `out`.
+template <class A, bool PAST = false> inline void weave_rows(const Weave& w, const A* in, A* out, int64_t rows) {
+    if (w.in_order) weave_rows<A, IN_ORDER, PAST>(w, in, out, rows);
+    else if (w.two_loads) weave_rows<A, TWO_LOADS, PAST>(w, in, out, rows);
+    else weave_rows<A, ONE_LOAD, PAST>(w, in, out, rows);
+}
+
+}  // namespace PG_ISA
+}  // namespace poolgrad

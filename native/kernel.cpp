@@ -57,6 +57,7 @@ public:
         streaming_ = plan_.streaming && !plan_.gather;
         char* target = plan_.gather ? reinterpret_cast<char*>(finished_) : result;
         if (program_[0]) run_long(source, target);
+        else if (K == 2 && plan_.rows == Rows::packed && !plan_.spread_late && !program_[1] && plan_.chunk < b_[1] - a_[1]) run_interleaved(source, target);
         else run_short(source, target);
         const int64_t bytes = (b_[0] - a_[0]) * plan_.steps[0].result_stride;
         if (plan_.gather) stream_copy(result, target, bytes);
@@ -100,6 +101,55 @@ private:
             }
             emit(p, int(hi - lo), i, n, to);
         }
+    }
+
+    // The same for two axes and packed rows: a row is made a few positions at a time, and what it completes of the result
+    // is written while it is still close by.
+    void run_interleaved(const char* source, char* result) {
+        const Axis &axis = *plan_.axes[0], &last = *plan_.axes[1];
+        const int64_t first = need_[0].a, width = b_[1] - a_[1];
+        int64_t i = a_[0], slot = 0;
+        for (int64_t row = first; row < need_[0].b; ++row) {
+            int64_t end = i;  // positions i ... end-1 are complete with this row
+            while (end < b_[0] && (axis.hi[end] <= row + 1 || axis.lo[end] >= axis.hi[end])) ++end;
+            const char* from = source + (row - first) * plan_.steps[0].source_stride;
+            A* made = ring_ + slot * block_;
+            if (++slot == plan_.ring_rows) slot = 0;
+            const int64_t product = count_of_row(0, row);
+            int64_t loaded = need_[1].a;
+            for (int64_t w = 0; w < width; w += plan_.chunk) {
+                const int64_t n = least(plan_.chunk, width - w), a = a_[1] + w, cells = most(loaded, last.hi[a + n - 1]);
+                load_part(from, product, loaded, cells);
+                loaded = cells;
+                sum_axis(last, nullptr, a, a + n, static_cast<const A*>(row_in_), need_[1].a, channels_, made + w * channels_, sums_);
+                for (int64_t j = i; j < end; ++j) emit_part(j, first, w, n, result);
+            }
+            i = end;
+        }
+        for (; i < b_[0]; ++i) emit_part(i, first, 0, width, result);
+    }
+
+    // Positions w ... w+n-1 of result row i, from the ring.
+    void emit_part(int64_t i, int64_t first, int64_t w, int64_t n, char* result) {
+        const Axis& axis = *plan_.axes[0];
+        const A* p[BLOCK];
+        const int64_t lo = axis.lo[i], found = most(axis.hi[i] - lo, 0);
+        for (int64_t r = 0; r < found; ++r) p[r] = ring_ + (lo + r - first) % plan_.ring_rows * block_ + w * channels_;
+        char* to = result + (i - a_[0]) * plan_.steps[0].result_stride + w * plan_.steps[1].result_stride;
+        emit_rows(p, int(found), to, 1, w, n, count_of_position(0, i));
+    }
+
+    // Cells a ... b-1 of a source row into row_in_, divided if the division comes first.
+    void load_part(const char* source, int64_t product, int64_t a, int64_t b) {
+        const int64_t w = a - need_[1].a, n = b - a, step = plan_.steps[1].source_stride, item = sizeof(S);
+        if (n <= 0) return;
+        source += w * step;
+        const Place place{n, step, channels_, plan_.channel_source, item};
+        A* to = row_in_ + w * channels_;
+        if (!plan_.divide_first) return read_row<S>(source, place, to);
+        const bool usable = sizeof(S) == sizeof(A) && place.packed() && reinterpret_cast<uintptr_t>(source) % sizeof(A) == 0;
+        if (!usable) read_row<S>(source, place, raw_);
+        divider_.divide(usable ? reinterpret_cast<const A*>(source) : raw_, to, product, w, n);
     }
 
     // Blocks of `n` consecutive rows of the first axis.
@@ -219,6 +269,7 @@ private:
             else if (plan_.rows == Rows::turned) sum_turned(k, row + r, m, product, from, rows);
             else {
                 load_rows(k, row + r, m, product, from, row_in_, in_);
+                prefetch(from + m * stride, m * in_ * int64_t(sizeof(S)));
                 weave_rows(plan_.weave, row_in_, rows, m);
             }
         }

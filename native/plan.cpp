@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <functional>
-#include <cstdlib>
 
 namespace poolgrad {
 
 namespace {
 
-const int64_t GOOD_SCRATCH = getenv("GS")?atoi(getenv("GS"))<<10:4096 << 10; const double LIM=getenv("LIM")?atof(getenv("LIM")):1.3;   // bytes that stay in a core's own cache
+constexpr int64_t GOOD_SCRATCH = 4 << 20;   // bytes that stay in a core's own cache
 constexpr int64_t MOST_SCRATCH = 6 << 20;
 constexpr int64_t TILE = 512;                 // columns of a long first axis summed and written at a time
+constexpr int64_t CHUNK = 1536;               // elements made and written at a time
 constexpr int64_t SUM_COLUMNS = 128;          // most columns a program runs on at once
 constexpr int64_t TURNED = 16, TURNED_LONG = 64;
 constexpr int64_t WOVEN_ROW = 8192;           // elements of the longest row worth an index table
@@ -257,6 +257,8 @@ int64_t lay_out(Plan& p) {
     p.scratch.stage = take(emitted);
     p.scratch.divisors = take(p.box_channels < FEW_CHANNELS ? std::max(in, out) * (p.rows == Rows::woven ? p.batch : 1) + line : 0);
     p.tile = std::max(TILE, p.box_channels);
+    p.chunk = std::max<int64_t>(1, CHUNK / p.box_channels);
+    while (p.chunk * p.box_channels % line) ++p.chunk;
     if (p.spread_late) p.tile = std::max(p.tile, in);
     const int64_t box_bytes = p.box[0] * p.steps[0].result_stride;
     p.gather = p.streaming && !p.accumulate && K == 2 && p.run_rows > 1 && out * item % 64 && box_bytes <= GATHER_BYTES;
@@ -324,7 +326,7 @@ void choose_boxes(Plan& p, int64_t threads) {
     p.box_channels = p.channels;
     const double whole = work(p);
     for (int64_t size = lay_out(p); size > GOOD_SCRATCH;) {
-        const double limit = size > MOST_SCRATCH ? 1e300 : whole * LIM;
+        const double limit = size > MOST_SCRATCH ? 1e300 : whole * 1.3;
         if (!halve(p, limit, [&] { return lay_out(p) < size * 0.8; })) break;
         size = lay_out(p);
     }

@@ -75,6 +75,7 @@ struct Plan {
     bool gather = false;                      // a box is finished in scratch and written as one
     int64_t batch = 1;                        // rows of the last axis made at a time
     int64_t ring_rows = 0, run_rows = 1;      // rows kept of a short first axis; result rows written as one
+    int64_t chunk = 1;                        // positions of the last axis made and written at a time
     int64_t tile = 0;                         // columns of a long first axis summed and written at a time
     std::vector<std::vector<Program>> programs;  // [axis][box], for the long axes
     Scratch scratch;

@@ -81,6 +81,15 @@ inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 // Bytes until p is aligned to a cache line.
 inline int64_t to_line(const void* p) { return int64_t((0 - reinterpret_cast<uintptr_t>(p)) & uintptr_t(LINE - 1)); }
 
+// Ask for memory that will be read soon; never faults, never waits.
+inline void prefetch(const char* p, int64_t bytes) {
+#if defined(__GNUC__) || defined(__clang__)
+    for (int64_t k = 0; k < bytes; k += LINE) __builtin_prefetch(p + k, 0, 2);
+#else
+    (void)p; (void)bytes;
+#endif
+}
+
 // Copy past the caches: whole lines streamed, the ragged ends stored plainly.
 inline void stream_copy(char* to, const char* from, int64_t bytes) {
     int64_t head = least(to_line(to), bytes);

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cfenv>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <memory>
@@ -53,6 +54,12 @@ private:
     size_t size_ = 0;
 };
 
+// Waking a sleeping thread takes longer than many calls: look for a while before going to sleep.
+template <class Ready> void spin(Ready ready) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(50);
+    while (!ready() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+}
+
 struct Job {
     TaskFunction function;
     const void* context;
@@ -85,6 +92,7 @@ public:
         }
         wake_.notify_all();
         job.work(scratch_[0]->get(scratch));
+        spin([this] { return running_ == 0; });
         {
             std::unique_lock<std::mutex> lock(mutex_);
             done_.wait(lock, [this] { return running_ == 0; });
@@ -107,6 +115,9 @@ private:
         PlainArithmetic plain;
         std::unique_lock<std::mutex> lock(mutex_);
         for (uint64_t seen = 0;;) {
+            lock.unlock();
+            spin([&] { return turn_ != seen; });
+            lock.lock();
             wake_.wait(lock, [&] { return stop_ || (turn_ != seen && index <= wanted_); });
             if (stop_) return;
             seen = turn_;
@@ -124,8 +135,9 @@ private:
     std::vector<std::thread> workers_;
     std::vector<std::unique_ptr<Scratch>> scratch_;
     Job* job_ = nullptr;
-    size_t wanted_ = 0, running_ = 0;
-    uint64_t turn_ = 0;
+    size_t wanted_ = 0;
+    std::atomic<size_t> running_{0};
+    std::atomic<uint64_t> turn_{0};
     bool stop_ = false;
 };
 

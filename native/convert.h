@@ -52,33 +52,82 @@ inline void narrow(float a, Half& s) {
 template <class S> inline S read(const char* p) { S s; std::memcpy(&s, p, sizeof s); return s; }
 template <class S> inline void write(char* p, S s) { std::memcpy(p, &s, sizeof s); }
 
-// n storage elements, packed, into accumulators; and back. Loops of one shape, so that the compiler vectorises them.
-template <class S, class A> inline void widen_run(const char* from, A* to, int64_t n) {
-    for (int64_t k = 0; k < n; ++k) to[k] = widen(read<S>(from + k * int64_t(sizeof(S))));
+// Two vectors of accumulators as one vector's worth of storage elements.
+#if defined(__AVX512F__)
+PG_INLINE __m256i narrow_vector(Vec<float> a, Half) { return _mm512_cvtps_ph((__m512)a, _MM_FROUND_TO_NEAREST_INT); }
+PG_INLINE __m256i narrow_vector(Vec<float> a, Bfloat) {
+    const __m512i u = (__m512i)a, even = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    const __m512i rounded = _mm512_add_epi32(u, _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff)));
+    const __mmask16 nan = _mm512_cmp_ps_mask((__m512)a, (__m512)a, _CMP_UNORD_Q);
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_mask_or_epi32(rounded, nan, u, _mm512_set1_epi32(0x400000)), 16));
 }
-template <> inline void widen_run<float, float>(const char* from, float* to, int64_t n) { std::memcpy(to, from, size_t(n) * 4); }
-template <> inline void widen_run<double, double>(const char* from, double* to, int64_t n) { std::memcpy(to, from, size_t(n) * 8); }
-
-template <class S, class A> inline void narrow_run(const A* from, char* to, int64_t n) {
-    for (int64_t k = 0; k < n; ++k) { S s; narrow(from[k], s); write(to + k * int64_t(sizeof(S)), s); }
+template <class S> PG_INLINE Vec<float> narrow_pair(Vec<float> a, Vec<float> b) {
+    return (Vec<float>)_mm512_inserti64x4(_mm512_castsi256_si512(narrow_vector(a, S())), narrow_vector(b, S()), 1);
 }
-template <> inline void narrow_run<float, float>(const float* from, char* to, int64_t n) { std::memcpy(to, from, size_t(n) * 4); }
-template <> inline void narrow_run<double, double>(const double* from, char* to, int64_t n) { std::memcpy(to, from, size_t(n) * 8); }
-
-#if defined(__AVX2__) && (defined(__F16C__) || defined(_MSC_VER))
-template <> inline void widen_run<Half, float>(const char* from, float* to, int64_t n) {
-    int64_t k = 0;
-    for (; k + 8 <= n; k += 8)
-        _mm256_storeu_ps(to + k, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + 2 * k))));
-    for (; k < n; ++k) to[k] = widen(read<Half>(from + 2 * k));
+PG_INLINE Vec<float> widen_vector(const char* p, Half) { return (Vec<float>)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
+PG_INLINE Vec<float> widen_vector(const char* p, Bfloat) {
+    return (Vec<float>)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16);
 }
-template <> inline void narrow_run<Half, float>(const float* from, char* to, int64_t n) {
-    int64_t k = 0;
-    for (; k + 8 <= n; k += 8)
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 2 * k), _mm256_cvtps_ph(_mm256_loadu_ps(from + k), _MM_FROUND_TO_NEAREST_INT));
-    for (; k < n; ++k) { Half s; narrow(from[k], s); write(to + 2 * k, s); }
+#elif defined(__AVX2__) && (defined(__F16C__) || defined(_MSC_VER)) && (defined(__GNUC__) || defined(__clang__))
+template <class S> PG_INLINE Vec<float> narrow_pair(Vec<float> a, Vec<float> b);
+template <> PG_INLINE Vec<float> narrow_pair<Half>(Vec<float> a, Vec<float> b) {
+    return (Vec<float>)_mm256_set_m128i(_mm256_cvtps_ph((__m256)b, _MM_FROUND_TO_NEAREST_INT), _mm256_cvtps_ph((__m256)a, _MM_FROUND_TO_NEAREST_INT));
+}
+PG_INLINE __m256i round_bfloat(__m256 a) {
+    const __m256i u = _mm256_castps_si256(a), even = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+    const __m256i rounded = _mm256_add_epi32(u, _mm256_add_epi32(even, _mm256_set1_epi32(0x7fff)));
+    const __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
+    return _mm256_srli_epi32(_mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(rounded), _mm256_castsi256_ps(quiet), _mm256_cmp_ps(a, a, _CMP_UNORD_Q))), 16);
+}
+template <> PG_INLINE Vec<float> narrow_pair<Bfloat>(Vec<float> a, Vec<float> b) {
+    return (Vec<float>)_mm256_permute4x64_epi64(_mm256_packus_epi32(round_bfloat((__m256)a), round_bfloat((__m256)b)), 0xd8);
+}
+PG_INLINE Vec<float> widen_vector(const char* p, Half) { return (Vec<float>)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+PG_INLINE Vec<float> widen_vector(const char* p, Bfloat) {
+    return (Vec<float>)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 16);
+}
+#else
+template <class S> inline Vec<float> narrow_pair(Vec<float> a, Vec<float> b) {
+    float in[2 * LANES<float>];
+    S out[2 * LANES<float>];
+    store(in, a);
+    store(in + LANES<float>, b);
+    for (int k = 0; k < 2 * LANES<float>; ++k) narrow(in[k], out[k]);
+    Vec<float> v;
+    std::memcpy(&v, out, sizeof v);
+    return v;
+}
+template <class S> inline Vec<float> widen_vector(const char* p, S) {
+    float v[LANES<float>];
+    for (int k = 0; k < LANES<float>; ++k) v[k] = widen(read<S>(p + k * int64_t(sizeof(S))));
+    return load(v);
 }
 #endif
+
+// n storage elements, packed, into accumulators; and back.
+template <class S, class A> inline void widen_run(const char* from, A* to, int64_t n) {
+    if constexpr (sizeof(S) == sizeof(A)) {
+        std::memcpy(to, from, size_t(n) * sizeof(A));
+    } else {
+        int64_t k = 0;
+        for (; k + LANES<A> <= n; k += LANES<A>) store(to + k, widen_vector(from + k * int64_t(sizeof(S)), S()));
+        for (; k < n; ++k) to[k] = widen(read<S>(from + k * int64_t(sizeof(S))));
+    }
+}
+
+template <class S, class A> inline void narrow_run(const A* from, char* to, int64_t n) {
+    if constexpr (sizeof(S) == sizeof(A)) {
+        std::memcpy(to, from, size_t(n) * sizeof(A));
+    } else {
+        constexpr int64_t v = LANES<A>;
+        int64_t k = 0;
+        for (; k + 2 * v <= n; k += 2 * v) {
+            const Vec<float> both = narrow_pair<S>(load(from + k), load(from + k + v));
+            std::memcpy(to + k * int64_t(sizeof(S)), &both, sizeof both);
+        }
+        for (; k < n; ++k) { S s; narrow(from[k], s); write(to + k * int64_t(sizeof(S)), s); }
+    }
+}
 
 }  // namespace PG_ISA
 }  // namespace poolgrad

@@ -28,7 +28,6 @@ public:
         turned_in_ = at(plan.scratch.turned_in);
         turned_out_ = at(plan.scratch.turned_out);
         sums_ = at(plan.scratch.sums);
-        stage_ = scratch + plan.scratch.stage;
     }
 
     // The box with these indices along the axes, channels from `channel` on, of one image.
@@ -119,9 +118,9 @@ private:
             int64_t loaded = need_[1].a;
             for (int64_t w = 0; w < width; w += plan_.chunk) {
                 const int64_t n = least(plan_.chunk, width - w), a = a_[1] + w, cells = most(loaded, last.hi[a + n - 1]);
-                load_part(from, product, loaded, cells);
+                const A* in = load_part(from, product, loaded, cells);
                 loaded = cells;
-                sum_axis(last, nullptr, a, a + n, static_cast<const A*>(row_in_), need_[1].a, channels_, made + w * channels_, sums_);
+                sum_axis(last, nullptr, a, a + n, in, need_[1].a, channels_, made + w * channels_, sums_);
                 for (int64_t j = i; j < end; ++j) emit_part(j, first, w, n, result);
             }
             i = end;
@@ -139,17 +138,19 @@ private:
         emit_rows(p, int(found), to, 1, w, n, count_of_position(0, i));
     }
 
-    // Cells a ... b-1 of a source row into row_in_, divided if the division comes first.
-    void load_part(const char* source, int64_t product, int64_t a, int64_t b) {
+    // Cells a ... b-1 of a source row, divided if the division comes first; returns where the row begins.
+    const A* load_part(const char* source, int64_t product, int64_t a, int64_t b) {
         const int64_t w = a - need_[1].a, n = b - a, step = plan_.steps[1].source_stride, item = sizeof(S);
-        if (n <= 0) return;
-        source += w * step;
         const Place place{n, step, channels_, plan_.channel_source, item};
+        const bool usable = sizeof(S) == sizeof(A) && plan_.channel_source == item && step == channels_ * item &&
+                            reinterpret_cast<uintptr_t>(source) % sizeof(A) == 0;
+        if (usable && !plan_.divide_first) return reinterpret_cast<const A*>(source);
+        if (n <= 0) return row_in_;
+        source += w * step;
         A* to = row_in_ + w * channels_;
-        if (!plan_.divide_first) return read_row<S>(source, place, to);
-        const bool usable = sizeof(S) == sizeof(A) && place.packed() && reinterpret_cast<uintptr_t>(source) % sizeof(A) == 0;
-        if (!usable) read_row<S>(source, place, raw_);
-        divider_.divide(usable ? reinterpret_cast<const A*>(source) : raw_, to, product, w, n);
+        if (!usable) read_row<S>(source, place, plan_.divide_first ? raw_ : to);
+        if (plan_.divide_first) divider_.divide(usable ? reinterpret_cast<const A*>(source) : raw_, to, product, w, n);
+        return row_in_;
     }
 
     // Blocks of `n` consecutive rows of the first axis.
@@ -206,19 +207,14 @@ private:
     void emit_rows(const A* const* p, int found, char* to, int64_t rows, int64_t w, int64_t n, int64_t product) {
         const int64_t step = rows > 1 ? channels_ * int64_t(sizeof(S)) : plan_.steps[K - 1].result_stride;
         const Place place{rows * n, step, channels_, plan_.channel_result, int64_t(sizeof(S))};
-        const bool direct = sizeof(S) == sizeof(A) && plan_.divide_first && !plan_.accumulate && place.packed() &&
-                            reinterpret_cast<uintptr_t>(to) % sizeof(A) == 0;
-        A* out = reinterpret_cast<A*>(to);
+        const bool direct = !plan_.accumulate && place.packed();
         const int64_t elements = rows * n * channels_;
-        if (direct && !plan_.spread_late) {
-            if (streaming_) add_rows_streaming(out, p, found, elements);
-            else add_rows(out, p, found, elements);
-            return;
-        }
+        if (direct && !plan_.spread_late && plan_.divide_first) return write_sum<S, A>(to, p, found, elements, 1, streaming_);
+        if (direct && !plan_.spread_late && !divider_.by_row()) return write_divided(p, found, to, rows, w, n, product);
         const A* row = found == 1 ? p[0] : row_out_;
         if (found != 1) add_rows(row_out_, p, found, plan_.spread_late ? rows * inner_[K - 1] : elements);
         if (plan_.spread_late) {
-            if (direct && spread_into(row, out, rows)) return;
+            if (direct && plan_.divide_first && spread_into(row, to, rows)) return;
             spread(row, spread_, rows);
             row = spread_;
         }
@@ -226,24 +222,55 @@ private:
             divider_.divide(row, divided_, product, w, plan_.constant_divisor ? rows * n : n);
             row = divided_;
         }
-        store_row<S>(row, to, place, plan_.accumulate, streaming_, stage_);
+        store_row<S>(row, to, place, plan_.accumulate, streaming_);
     }
 
-    // Spread rows straight into the result, if it lies well for that.
-    bool spread_into(const A* row, A* out, int64_t rows) {
-        if (!streaming_) { spread(row, out, rows); return true; }
-        const int64_t unit = plan_.rows == Rows::woven ? plan_.weave.period * out_ : channels_;
-        if (to_line(out) || unit * int64_t(sizeof(A)) % LINE) return false;
-        spread<true>(row, out, rows);
+    // Sum, divide and write in one go; positions that share a divisor are one run.
+    void write_divided(const A* const* in, int found, char* to, int64_t rows, int64_t w, int64_t n, int64_t product) {
+        const A* p[BLOCK];
+        for (int r = 0; r < found; ++r) p[r] = in[r];
+        const int64_t all = rows > 1 ? rows * n : n;  // several rows only where the divisor is constant
+        for (int64_t i = 0, shared; i < all; i += shared) {
+            const int64_t d = divider_.divisor_at(product, w + i, all - i, shared), run = shared * channels_;
+            write_sum<S, A>(to, p, found, run, d, streaming_);
+            to += run * int64_t(sizeof(S));
+            for (int r = 0; r < found; ++r) p[r] += run;
+        }
+    }
+
+    // Spread rows straight into the result, if it lies well for that. Many channels are rounded to storage first.
+    bool spread_into(const A* row, char* to, int64_t rows) {
+        const bool woven = plan_.rows == Rows::woven, aligned = to_line(to) == 0;
+        if (woven) {
+            if (sizeof(S) != sizeof(A) || reinterpret_cast<uintptr_t>(to) % sizeof(A)) return false;
+            if (!streaming_) { weave_rows<A>(plan_.weave, row, reinterpret_cast<A*>(to), rows); return true; }
+            if (!aligned || plan_.weave.period * out_ * int64_t(sizeof(A)) % LINE) return false;
+            weave_rows<A, true>(plan_.weave, row, reinterpret_cast<A*>(to), rows);
+            return true;
+        }
+        const Axis& axis = *plan_.axes[K - 1];
+        const int64_t bytes = channels_ * int64_t(sizeof(S));
+        const char* from = reinterpret_cast<const char*>(row);
+        if (sizeof(S) != sizeof(A)) {
+            narrow_run<S>(row, reinterpret_cast<char*>(spread_), in_);
+            from = reinterpret_cast<const char*>(spread_);
+        }
+        const bool past = streaming_ && aligned && bytes % LINE == 0;
+        for (int64_t i = a_[K - 1]; i < b_[K - 1]; ++i, to += bytes) {
+            const char* cell = from + (axis.lo[i] - need_[K - 1].a) * bytes;
+            if (axis.lo[i] >= axis.hi[i]) std::memset(to, 0, size_t(bytes));
+            else if (past) stream_lines(to, cell, bytes);
+            else std::memcpy(to, cell, size_t(bytes));
+        }
         return true;
     }
 
-    template <bool PAST = false> void spread(const A* row, A* out, int64_t rows) {
-        if (plan_.rows == Rows::woven) return weave_rows<A, PAST>(plan_.weave, row, out, rows);
+    void spread(const A* row, A* out, int64_t rows) {
+        if (plan_.rows == Rows::woven) return weave_rows<A>(plan_.weave, row, out, rows);
         const Axis& axis = *plan_.axes[K - 1];
         for (int64_t i = a_[K - 1]; i < b_[K - 1]; ++i, out += channels_) {
             const A* p = row + (axis.lo[i] - need_[K - 1].a) * channels_;
-            add_rows<A, PAST>(out, &p, axis.lo[i] < axis.hi[i], channels_);
+            add_rows(out, &p, axis.lo[i] < axis.hi[i], channels_);
         }
     }
 
@@ -333,7 +360,6 @@ private:
     const int K;
     char* scratch_;
     A *ring_, *row_in_, *row_out_, *spread_, *divided_, *raw_, *finished_, *turned_in_, *turned_out_, *sums_;
-    char* stage_;
     int64_t channels_, in_, out_;  // elements of a source row and of a result row
     int64_t block_;                // elements between the blocks of the first axis
     bool streaming_;

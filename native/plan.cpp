@@ -254,7 +254,6 @@ int64_t lay_out(Plan& p) {
     p.scratch.spread = take(p.spread_late ? emitted : 0);
     p.scratch.divided = take(p.divide_first ? 0 : emitted);
     p.scratch.raw = take(p.divide_first ? in * (p.rows == Rows::woven ? p.batch : 1) : 0);
-    p.scratch.stage = take(emitted);
     p.scratch.divisors = take(p.box_channels < FEW_CHANNELS ? std::max(in, out) * (p.rows == Rows::woven ? p.batch : 1) + line : 0);
     p.tile = std::max(TILE, p.box_channels);
     p.chunk = std::max<int64_t>(1, CHUNK / p.box_channels);

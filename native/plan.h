@@ -52,7 +52,7 @@ struct Weave {
 
 // Offsets into a thread's scratch, in bytes.
 struct Scratch {
-    size_t ring = 0, level[MAX_AXES] = {}, row_in = 0, row_out = 0, spread = 0, divided = 0, raw = 0, finished = 0, turned_in = 0, turned_out = 0, stage = 0,
+    size_t ring = 0, level[MAX_AXES] = {}, row_in = 0, row_out = 0, spread = 0, divided = 0, raw = 0, finished = 0, turned_in = 0, turned_out = 0,
            sums = 0, divisors = 0, total = 0;
 };
 

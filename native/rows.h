@@ -10,6 +10,8 @@
 namespace poolgrad {
 namespace PG_ISA {
 
+inline bool is_power_of_two(int64_t d) { return d > 0 && (d & (d - 1)) == 0; }
+
 // Where a row lies in a caller's array: n positions `step` bytes apart, each with c channels `channel_step` apart.
 struct Place {
     int64_t n, step, c, channel_step, item;
@@ -27,29 +29,86 @@ template <class S, class A> inline void read_row(const char* from, const Place& 
     }
 }
 
-template <class S, class A> inline void store_run(const A* from, char* to, int64_t n, bool accumulate, bool streaming, char* stage) {
-    constexpr int64_t item = sizeof(S);
-    if (accumulate) {
-        for (int64_t k = 0; k < n; ++k) {
-            S s;
-            narrow(widen(read<S>(to + k * item)) + from[k], s);
-            write(to + k * item, s);
-        }
-    } else if (!streaming) {
-        narrow_run<S>(from, to, n);
-    } else if (sizeof(S) == sizeof(A)) {
-        stream_copy(to, reinterpret_cast<const char*>(from), n * item);
-    } else {
-        narrow_run<S>(from, stage, n);
-        stream_copy(to, stage, n * item);
+// A packed run of the result: the sum of R rows, divided, rounded to storage and written. PAST: past the caches, `out`
+// aligned to a line and n a whole number of lines.
+enum Finish { AS_IS, TIMES, OVER };
+
+template <class A, int R, int FINISH> PG_INLINE Vec<A> finished(const A* const* p, int64_t k, Vec<A> by) {
+    const Vec<A> s = add_at<A, R>(p, k);
+    return FINISH == AS_IS ? s : FINISH == TIMES ? s * by : s / by;
+}
+
+template <class S, class A, int R, int FINISH, bool PAST> inline void write_sum(char* out, const A* const* in, int64_t n, A by) {
+    constexpr int64_t v = LANES<A>, item = sizeof(S), per = sizeof(A) / sizeof(S);
+    const A* p[R];
+    for (int r = 0; r < R; ++r) p[r] = in[r];
+    const Vec<A> d = splat(by);
+    int64_t k = 0;
+    for (; k + per * v <= n; k += per * v) {
+        Vec<A> x = finished<A, R, FINISH>(p, k, d);
+        if constexpr (per == 2) x = narrow_pair<S>(x, finished<A, R, FINISH>(p, k + v, d));
+        if (PAST) stream(reinterpret_cast<A*>(out + k * item), x);
+        else std::memcpy(out + k * item, &x, sizeof x);
+    }
+    for (; k < n; ++k) {
+        A s = p[0][k];
+        for (int r = 1; r < R; ++r) s = s + p[r][k];
+        S t;
+        narrow(FINISH == AS_IS ? s : FINISH == TIMES ? s * by : s / by, t);
+        write(out + k * item, t);
     }
 }
 
-template <class S, class A> inline void store_row(const A* from, char* to, const Place& p, bool accumulate, bool streaming, char* stage) {
-    if (p.packed()) return store_run<S>(from, to, p.n * p.c, accumulate, streaming, stage);
+template <class S, class A, int FINISH, bool PAST> inline void write_sum(char* out, const A* const* in, int count, int64_t n, A by) {
+    switch (count) {
+        case 0: std::memset(out, 0, size_t(n) * sizeof(S)); return;
+        case 1: return write_sum<S, A, 1, FINISH, PAST>(out, in, n, by);
+        case 2: return write_sum<S, A, 2, FINISH, PAST>(out, in, n, by);
+        case 3: return write_sum<S, A, 3, FINISH, PAST>(out, in, n, by);
+        case 4: return write_sum<S, A, 4, FINISH, PAST>(out, in, n, by);
+        case 5: return write_sum<S, A, 5, FINISH, PAST>(out, in, n, by);
+        case 6: return write_sum<S, A, 6, FINISH, PAST>(out, in, n, by);
+        case 7: return write_sum<S, A, 7, FINISH, PAST>(out, in, n, by);
+        default: return write_sum<S, A, 8, FINISH, PAST>(out, in, n, by);
+    }
+}
+
+template <class S, class A, int FINISH> inline void write_sum(char* out, const A* const* in, int count, int64_t n, A by, bool streaming) {
+    constexpr int64_t item = sizeof(S), line = LINE / item;
+    if (!streaming || to_line(out) % item) return write_sum<S, A, FINISH, false>(out, in, count, n, by);
+    const int64_t head = least(to_line(out) / item, n), body = (n - head) / line * line;
+    if (head == 0 && body == n) return write_sum<S, A, FINISH, true>(out, in, count, n, by);
+    const A* p[BLOCK] = {};
+    if (head) write_sum<S, A, FINISH, false>(out, in, count, head, by);
+    for (int r = 0; r < count; ++r) p[r] = in[r] + head;
+    write_sum<S, A, FINISH, true>(out + head * item, p, count, body, by);
+    if (head + body == n) return;
+    for (int r = 0; r < count; ++r) p[r] += body;
+    write_sum<S, A, FINISH, false>(out + (head + body) * item, p, count, n - head - body, by);
+}
+
+// The same, divided by d (1: not at all).
+template <class S, class A> inline void write_sum(char* out, const A* const* in, int count, int64_t n, int64_t d, bool streaming) {
+    if (d == 1) return write_sum<S, A, AS_IS>(out, in, count, n, A(1), streaming);
+    if (is_power_of_two(d)) return write_sum<S, A, TIMES>(out, in, count, n, A(1) / A(d), streaming);
+    write_sum<S, A, OVER>(out, in, count, n, A(d), streaming);
+}
+
+template <class S, class A> inline void store_run(const A* from, char* to, int64_t n, bool accumulate, bool streaming) {
+    constexpr int64_t item = sizeof(S);
+    if (!accumulate) return write_sum<S, A>(to, &from, 1, n, 1, streaming);
+    for (int64_t k = 0; k < n; ++k) {
+        S s;
+        narrow(widen(read<S>(to + k * item)) + from[k], s);
+        write(to + k * item, s);
+    }
+}
+
+template <class S, class A> inline void store_row(const A* from, char* to, const Place& p, bool accumulate, bool streaming) {
+    if (p.packed()) return store_run<S>(from, to, p.n * p.c, accumulate, streaming);
     for (int64_t i = 0; i < p.n; ++i) {
         char* q = to + i * p.step;
-        if (p.channels_packed() && p.c > 1) store_run<S>(from + i * p.c, q, p.c, accumulate, streaming, stage);
+        if (p.channels_packed() && p.c > 1) store_run<S>(from + i * p.c, q, p.c, accumulate, streaming);
         else for (int64_t j = 0; j < p.c; ++j) {
             A old = accumulate ? A(widen(read<S>(q + j * p.channel_step))) : A(0);
             S s;
@@ -58,8 +117,6 @@ template <class S, class A> inline void store_row(const A* from, char* to, const
         }
     }
 }
-
-inline bool is_power_of_two(int64_t d) { return d > 0 && (d & (d - 1)) == 0; }
 
 // out[k] = function(in[k], k) by vectors; the last one overlaps its neighbour. Arrays must lie apart.
 template <class A, class F> inline void map_vectors(const A* in, A* out, int64_t n, F function) {
@@ -116,6 +173,16 @@ public:
             divide_run(in + (i - w) * c_, out + (i - w) * c_, (j - i) * c_, product * count_[i % n_]);
         }
     }
+
+    // The divisor of positions w, w+1, ... and how many of the n positions share it.
+    int64_t divisor_at(int64_t product, int64_t w, int64_t n, int64_t& shared) const {
+        shared = n;
+        if (plan_->constant_divisor) return plan_->divisor;
+        for (shared = 1; shared < n && count_[w + shared] == count_[w];) ++shared;
+        return product * count_[w];
+    }
+
+    bool by_row() const { return by_row_; }
 
 private:
     static constexpr int64_t EXACT = sizeof(A) == 4 ? int64_t(1) << 24 : int64_t(1) << 53;

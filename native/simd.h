@@ -90,15 +90,18 @@ inline void prefetch(const char* p, int64_t bytes) {
 #endif
 }
 
+// Copy whole lines past the caches; `to` is aligned to one.
+inline void stream_lines(char* to, const char* from, int64_t bytes) {
+    for (int64_t k = 0; k < bytes; k += VECTOR_BYTES)
+        stream(reinterpret_cast<float*>(to + k), load(reinterpret_cast<const float*>(from + k)));
+}
+
 // Copy past the caches: whole lines streamed, the ragged ends stored plainly.
 inline void stream_copy(char* to, const char* from, int64_t bytes) {
-    int64_t head = least(to_line(to), bytes);
+    const int64_t head = least(to_line(to), bytes), body = (bytes - head) / LINE * LINE;
     std::memcpy(to, from, size_t(head));
-    int64_t k = head;
-    for (; k + LINE <= bytes; k += LINE)
-        for (int64_t j = 0; j < LINE; j += VECTOR_BYTES)
-            stream(reinterpret_cast<float*>(to + k + j), load(reinterpret_cast<const float*>(from + k + j)));
-    std::memcpy(to + k, from + k, size_t(bytes - k));
+    stream_lines(to + head, from + head, body);
+    std::memcpy(to + head + body, from + head + body, size_t(bytes - head - body));
 }
 
 // out[c * out_stride + r] = in[r * in_stride + c] for a square block: 8 x 8 for float, 4 x 4 for double.

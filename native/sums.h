@@ -13,21 +13,21 @@ template <class A, int R> inline Vec<A> add_at(const A* const* p, int64_t k) {
     return s;
 }
 
-template <class A, int R, bool PAST> inline void add_rows(A* out, const A* const* in, int64_t n) {
+template <class A, int R> inline void add_rows(A* out, const A* const* in, int64_t n) {
     const A* p[R];
     for (int r = 0; r < R; ++r) p[r] = in[r];
     constexpr int64_t v = LANES<A>;
     int64_t k = 0;
     for (; k + 2 * v <= n; k += 2 * v) {
         const Vec<A> s = add_at<A, R>(p, k), t = add_at<A, R>(p, k + v);
-        if (PAST) { stream(out + k, s); stream(out + k + v, t); } else { store(out + k, s); store(out + k + v, t); }
+        store(out + k, s);
+        store(out + k + v, t);
     }
     if (k + v <= n) {
-        const Vec<A> s = add_at<A, R>(p, k);
-        if (PAST) stream(out + k, s); else store(out + k, s);
+        store(out + k, add_at<A, R>(p, k));
         k += v;
     }
-    if (k < n && n >= v && !PAST) return store(out + n - v, add_at<A, R>(p, n - v));
+    if (k < n && n >= v) return store(out + n - v, add_at<A, R>(p, n - v));
     for (; k < n; ++k) {
         A s = p[0][k];
         for (int r = 1; r < R; ++r) s = s + p[r][k];
@@ -35,33 +35,19 @@ template <class A, int R, bool PAST> inline void add_rows(A* out, const A* const
     }
 }
 
-// `count` rows of n, at most eight. PAST: `out` is aligned to a vector and written past the caches.
-template <class A, bool PAST = false> inline void add_rows(A* out, const A* const* in, int count, int64_t n) {
+// `count` rows of n, at most eight.
+template <class A> inline void add_rows(A* out, const A* const* in, int count, int64_t n) {
     switch (count) {
         case 0: for (int64_t k = 0; k < n; ++k) out[k] = 0; return;
-        case 1: return add_rows<A, 1, PAST>(out, in, n);
-        case 2: return add_rows<A, 2, PAST>(out, in, n);
-        case 3: return add_rows<A, 3, PAST>(out, in, n);
-        case 4: return add_rows<A, 4, PAST>(out, in, n);
-        case 5: return add_rows<A, 5, PAST>(out, in, n);
-        case 6: return add_rows<A, 6, PAST>(out, in, n);
-        case 7: return add_rows<A, 7, PAST>(out, in, n);
-        default: return add_rows<A, 8, PAST>(out, in, n);
+        case 1: return add_rows<A, 1>(out, in, n);
+        case 2: return add_rows<A, 2>(out, in, n);
+        case 3: return add_rows<A, 3>(out, in, n);
+        case 4: return add_rows<A, 4>(out, in, n);
+        case 5: return add_rows<A, 5>(out, in, n);
+        case 6: return add_rows<A, 6>(out, in, n);
+        case 7: return add_rows<A, 7>(out, in, n);
+        default: return add_rows<A, 8>(out, in, n);
     }
-}
-
-// The same, past the caches where whole lines allow it.
-template <class A> inline void add_rows_streaming(A* out, const A* const* in, int count, int64_t n) {
-    constexpr int64_t line = LINE / int64_t(sizeof(A));
-    const int64_t head = least(to_line(out) / int64_t(sizeof(A)), n), body = (n - head) / line * line;
-    if (head == 0 && body == n) return add_rows<A, true>(out, in, count, n);
-    const A* p[BLOCK] = {};
-    if (head) add_rows(out, in, count, head);
-    for (int r = 0; r < count; ++r) p[r] = in[r] + head;
-    add_rows<A, true>(out + head, p, count, body);
-    if (head + body == n) return;
-    for (int r = 0; r < count; ++r) p[r] += body;
-    add_rows(out + head + body, p, count, n - head - body);
 }
 
 // Vectors J, J+1, ... of the columns that a program runs on at once: WIDE of each of LINES lines, in registers (hence a

@@ -17,7 +17,7 @@ template <class S> class Box {
     using A = typename AccumulatorOf<S>::type;
 
 public:
-    Box(const Plan& plan, char* scratch) : plan_(plan), K(plan.rank()), scratch_(scratch) {
+    Box(const Plan& plan, const char* source, char* scratch) : plan_(plan), K(plan.rank()), source_(source), scratch_(scratch) {
         ring_ = at(plan.scratch.ring);
         row_in_ = at(plan.scratch.row_in);
         row_out_ = at(plan.scratch.row_out);
@@ -52,7 +52,7 @@ public:
         for (int k = K - 2; k >= 1; --k) inner_[k] = (b_[k] - a_[k]) * inner_[k + 1];
         block_ = K == 2 ? inner_[1] : padded_row(inner_[1], int64_t(sizeof(A)));
         const Span w = plan_.divide_first ? need_[K - 1] : Span{a_[K - 1], b_[K - 1]};
-        divider_.begin(plan_, last.count.data() + w.a - (plan_.divide_first ? last.base : 0), w.b - w.a, channels_, plan_.rows == Rows::woven ? plan_.batch : 1, at(plan_.scratch.divisors));
+        divider_.begin(plan_, last.count.data() + w.a - (plan_.divide_first ? last.base : 0), w.b - w.a, channels_, divided_rows(plan_), at(plan_.scratch.divisors));
         streaming_ = plan_.streaming && !plan_.gather;
         char* target = plan_.gather ? reinterpret_cast<char*>(finished_) : result;
         if (program_[0]) run_long(source, target);
@@ -71,6 +71,14 @@ private:
     }
     int64_t count_of_position(int k, int64_t i) const {
         return plan_.divide_first || plan_.constant_divisor ? 1 : plan_.axes[k]->count[i];
+    }
+
+    // How many of n positions from i on divide by the same.
+    int64_t alike(int k, int64_t i, int64_t n) const {
+        if (plan_.divide_first || plan_.constant_divisor) return n;
+        const int64_t* count = plan_.axes[k]->count.data() + i;
+        for (int64_t j = 1; j < n; ++j) if (count[j] != count[0]) return j;
+        return n;
     }
 
     // First axis, short intervals: a ring of blocks.
@@ -98,6 +106,7 @@ private:
                 n = least(n, slots - q);
                 if (++q == slots) q = 0;
             }
+            n = alike(0, i, n);
             emit(p, int(hi - lo), i, n, to);
         }
     }
@@ -148,7 +157,7 @@ private:
         if (n <= 0) return row_in_;
         source += w * step;
         A* to = row_in_ + w * channels_;
-        if (!usable) read_row<S>(source, place, plan_.divide_first ? raw_ : to);
+        if (!usable) read_row<S>(source, place, plan_.divide_first ? raw_ : to, source_ + plan_.source_bytes);
         if (plan_.divide_first) divider_.divide(usable ? reinterpret_cast<const A*>(source) : raw_, to, product, w, n);
         return row_in_;
     }
@@ -182,8 +191,9 @@ private:
     void emit(const A** p, int found, int64_t i, int64_t n, char* result) {
         const int64_t width = b_[K - 1] - a_[K - 1], row_size = inner_[K - 1];
         if (K == 2) return emit_rows(p, found, result, n, 0, width, count_of_position(0, i));
-        const int64_t rows = inner_[1] / row_size, together = plan_.run_rows > 1 ? b_[K - 2] - a_[K - 2] : 1;
-        for (int64_t r = 0; r < rows; r += together) {
+        const int64_t rows = inner_[1] / row_size, wide = b_[K - 2] - a_[K - 2];
+        for (int64_t r = 0, together; r < rows; r += together) {
+            together = alike(K - 2, a_[K - 2] + r % wide, least(plan_.run_rows, wide - r % wide));
             int64_t product = count_of_position(0, i);
             char* to = row_place(r, result, product);
             emit_rows(p, found, to, together, 0, width, product);
@@ -219,7 +229,7 @@ private:
             row = spread_;
         }
         if (!plan_.divide_first) {
-            divider_.divide(row, divided_, product, w, plan_.constant_divisor ? rows * n : n);
+            divider_.divide(row, divided_, product, w, rows * n);
             row = divided_;
         }
         store_row<S>(row, to, place, plan_.accumulate, streaming_);
@@ -229,9 +239,8 @@ private:
     void write_divided(const A* const* in, int found, char* to, int64_t rows, int64_t w, int64_t n, int64_t product) {
         const A* p[BLOCK];
         for (int r = 0; r < found; ++r) p[r] = in[r];
-        const int64_t all = rows > 1 ? rows * n : n;  // several rows only where the divisor is constant
-        for (int64_t i = 0, shared; i < all; i += shared) {
-            const int64_t d = divider_.divisor_at(product, w + i, all - i, shared), run = shared * channels_;
+        for (int64_t i = 0, shared; i < rows * n; i += shared) {
+            const int64_t d = divider_.divisor_at(product, w + i, rows * n - i, shared), run = shared * channels_;
             write_sum<S, A>(to, p, found, run, d, streaming_);
             to += run * int64_t(sizeof(S));
             for (int r = 0; r < found; ++r) p[r] += run;
@@ -295,11 +304,25 @@ private:
             else if (plan_.rows == Rows::packed) sum_packed(k, row + r, m, product, from, rows);
             else if (plan_.rows == Rows::turned) sum_turned(k, row + r, m, product, from, rows);
             else {
-                load_rows(k, row + r, m, product, from, row_in_, in_);
+                const A* in = rows_in_place(k, from, m);
+                if (!in) {
+                    load_rows(k, row + r, m, product, from, row_in_, in_);
+                    in = row_in_;
+                }
                 prefetch(from + m * stride, m * in_ * int64_t(sizeof(S)));
-                weave_rows(plan_.weave, row_in_, rows, m);
+                weave_rows(plan_.weave, in, rows, m);
             }
         }
+    }
+
+    // Rows that can be woven where they lie: packed, not to be divided, and with room around them in the source.
+    const A* rows_in_place(int k, const char* from, int64_t n) const {
+        constexpr int64_t item = sizeof(A), before = VECTOR_BYTES, after = 2 * VECTOR_BYTES;
+        if (sizeof(S) != sizeof(A) || plan_.divide_first || plan_.source_bytes == 0) return nullptr;
+        const bool packed = plan_.steps[K - 1].source_stride == channels_ * item && (channels_ == 1 || plan_.channel_source == item) &&
+                            plan_.steps[k].source_stride == in_ * item && reinterpret_cast<uintptr_t>(from) % sizeof(A) == 0;
+        const int64_t at = from - source_;
+        return packed && at >= before && at + n * in_ * item + after <= plan_.source_bytes ? reinterpret_cast<const A*>(from) : nullptr;
     }
 
     void sum_packed(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to) {
@@ -350,7 +373,7 @@ private:
         const bool usable = sizeof(S) == sizeof(A) && place.packed() && reinterpret_cast<uintptr_t>(source) % sizeof(A) == 0;
         A* raw = plan_.divide_first ? raw_ : to;
         const A* in = usable ? reinterpret_cast<const A*>(source) : raw;
-        if (!usable) read_row<S>(source, place, raw);
+        if (!usable) read_row<S>(source, place, raw, source_ + plan_.source_bytes);
         if (!plan_.divide_first) return in;
         divider_.divide(in, to, product, 0, n);
         return to;
@@ -358,6 +381,7 @@ private:
 
     const Plan& plan_;
     const int K;
+    const char* source_;  // the whole source
     char* scratch_;
     A *ring_, *row_in_, *row_out_, *spread_, *divided_, *raw_, *finished_, *turned_in_, *turned_out_, *sums_;
     int64_t channels_, in_, out_;  // elements of a source row and of a result row
@@ -370,6 +394,7 @@ private:
 };
 
 template <class S> void run_one(const Plan& plan, const char* source, char* result, int64_t task, char* scratch) {
+    const char* whole = source;
     int64_t box = task % plan.box_count, rest = task / plan.box_count, index[MAX_AXES];
     const int64_t channel = rest % plan.channel_boxes * plan.box_channels;
     rest /= plan.channel_boxes;
@@ -384,7 +409,7 @@ template <class S> void run_one(const Plan& plan, const char* source, char* resu
         index[k] = box % n;
         box /= n;
     }
-    Box<S>(plan, scratch).run(source, result, index, channel);
+    Box<S>(plan, whole, scratch).run(source, result, index, channel);
 }
 
 }  // namespace

@@ -209,6 +209,13 @@ private:
         }
         for (int d = 0; d < PyArray_NDIM(src); ++d)
             if (!is_spatial(d)) plan->outer.push_back({PyArray_DIM(src, d), PyArray_STRIDE(src, d), PyArray_STRIDE(dst, d)});
+        bool forward = true;
+        int64_t bytes = size_of(dtype);
+        for (int d = 0; d < PyArray_NDIM(src); ++d) {
+            forward = forward && PyArray_STRIDE(src, d) >= 0;
+            bytes += (PyArray_DIM(src, d) - 1) * PyArray_STRIDE(src, d);
+        }
+        plan->source_bytes = forward ? bytes : 0;
         finish_plan(*plan, threads, isas[chosen_isa].vector_bytes);
         return plan;
     }

@@ -11,6 +11,7 @@ constexpr int64_t GOOD_SCRATCH = 4 << 20;   // bytes that stay in a core's own c
 constexpr int64_t MOST_SCRATCH = 6 << 20;
 constexpr int64_t TILE = 512;                 // columns of a long first axis summed and written at a time
 constexpr int64_t CHUNK = 1536;               // elements made and written at a time
+constexpr int64_t APART = 256;                // channels taken at a time that lie apart in the source
 constexpr int64_t SUM_COLUMNS = 128;          // most columns a program runs on at once
 constexpr int64_t TURNED = 16, TURNED_LONG = 64;
 constexpr int64_t WOVEN_ROW = 8192;           // elements of the longest row worth an index table
@@ -154,7 +155,7 @@ void ensure_two_axes(Plan& p) {
     p.steps.insert(p.steps.begin(), first);
 }
 
-// Index tables for a short last axis, if its vectors reach no further than two loads.
+// Index tables for a short last axis, if they are not too large.
 bool make_weave(Plan& p, int64_t lanes) {
     const Axis& axis = *p.axes.back();
     Weave& w = p.weave;
@@ -177,25 +178,33 @@ bool make_weave(Plan& p, int64_t lanes) {
         const int64_t wanted = i ? axis.lo[i - 1] - slot[i - 1] + 1 : least;
         slot[i] = axis.lo[i] - std::min(std::max(wanted, least), axis.lo[i]);
     }
+    w.picks = Picks::in_order;
     w.offset.assign(size_t(vectors * w.terms), 0);
     w.index.assign(size_t(vectors * w.terms * lanes), -1);
     w.present.assign(size_t(vectors * w.terms), 0);
     w.first_missing = empties ? 0.0 : -0.0;
     for (int64_t v = 0; v < vectors; ++v)
         for (int64_t t = 0; t < w.terms; ++t) {
-            int64_t offset = 0;
             const size_t at = size_t(v * w.terms + t);
+            std::vector<int64_t> element(size_t(lanes), -1);
+            int64_t offset = 0, lowest = -1;
             for (int64_t l = 0; l < lanes && v * lanes + l < w.period * w.row_out; ++l) {
                 const int64_t flat = v * lanes + l, row = flat / w.row_out, i = flat % w.row_out / p.channels, c = flat % p.channels;
                 const int64_t source = axis.lo[size_t(i)] - slot[size_t(i)] + t;
                 if (source < axis.lo[size_t(i)] || source >= axis.hi[size_t(i)]) continue;
-                const int64_t element = row * w.row_in + (source - need.a) * p.channels + c;
-                if (!w.present[at]) offset = empties ? element : element - l;
-                if (element < offset || element - offset >= 2 * lanes) return false;
-                w.two_loads |= element - offset >= lanes;
-                w.in_order &= element - offset == l;
-                w.index[at * size_t(lanes) + size_t(l)] = int32_t(element - offset);
+                const int64_t e = element[size_t(l)] = row * w.row_in + (source - need.a) * p.channels + c;
+                if (!w.present[at]) offset = empties ? e : e - l;
+                lowest = w.present[at] ? std::min(lowest, e) : e;
                 w.present[at] = uint16_t(w.present[at] | 1u << l);
+            }
+            if (lowest >= 0 && lowest < offset) offset = lowest;
+            for (int64_t l = 0; l < lanes; ++l) {
+                const int64_t e = element[size_t(l)];
+                if (e < 0) continue;
+                if (e != offset + l) w.picks = std::max(w.picks, Picks::one_load);
+                if (e >= offset + lanes) w.picks = std::max(w.picks, Picks::two_loads);
+                if (e >= offset + 2 * lanes) w.picks = Picks::far;
+                w.index[at * size_t(lanes) + size_t(l)] = int32_t(e - offset);
             }
             w.offset[at] = offset;
         }
@@ -223,8 +232,10 @@ void choose_run(Plan& p) {
                         p.steps[size_t(K - 2)].result_stride == row * item;
     const bool whole = p.box[size_t(K - 1)] == p.axes[size_t(K - 1)]->positions && p.box_channels == p.channels;
     const bool packed_scratch = p.rows == Rows::woven || (!p.spread_late && padded_row(row, accumulator_size(p.dtype)) == row);
-    if (!packed || !whole || !packed_scratch || !(p.divide_first || p.constant_divisor)) return;
+    p.packed_rows = packed && whole && packed_scratch;
+    if (!p.packed_rows) return;
     p.run_rows = K == 2 ? std::max<int64_t>(1, RUN_ELEMENTS / std::max<int64_t>(row, 1)) : p.box[size_t(K - 2)];
+    if (!p.divide_first && !p.constant_divisor) p.run_rows = std::min(p.run_rows, p.batch);
 }
 
 // Lay out a box's scratch; returns its size in bytes.
@@ -254,13 +265,13 @@ int64_t lay_out(Plan& p) {
     p.scratch.spread = take(p.spread_late ? emitted : 0);
     p.scratch.divided = take(p.divide_first ? 0 : emitted);
     p.scratch.raw = take(p.divide_first ? in * (p.rows == Rows::woven ? p.batch : 1) : 0);
-    p.scratch.divisors = take(p.box_channels < FEW_CHANNELS ? std::max(in, out) * (p.rows == Rows::woven ? p.batch : 1) + line : 0);
+    p.scratch.divisors = take(p.box_channels < FEW_CHANNELS ? std::max(in, out) * divided_rows(p) + line : 0);
     p.tile = std::max(TILE, p.box_channels);
     p.chunk = std::max<int64_t>(1, CHUNK / p.box_channels);
     while (p.chunk * p.box_channels % line) ++p.chunk;
     if (p.spread_late) p.tile = std::max(p.tile, in);
     const int64_t box_bytes = p.box[0] * p.steps[0].result_stride;
-    p.gather = p.streaming && !p.accumulate && K == 2 && p.run_rows > 1 && out * item % 64 && box_bytes <= GATHER_BYTES;
+    p.gather = p.streaming && !p.accumulate && K == 2 && p.packed_rows && out * item % 64 && box_bytes <= GATHER_BYTES;
     p.scratch.finished = take(std::max(p.gather ? ceil_div(box_bytes, item) : 0, p.axes[0]->is_long() ? p.box[0] * round_up(p.tile, FEW_CHANNELS) : 0));
     int64_t kept = 0;
     for (int k = 0; k < K; ++k) kept = std::max(kept, long_sum_rows(*p.axes[size_t(k)], rows[size_t(k)]));
@@ -322,7 +333,7 @@ template <class Fits> bool halve(Plan& p, double limit, Fits fits) {
 void choose_boxes(Plan& p, int64_t threads) {
     p.box.clear();
     for (const Axis* axis : p.axes) p.box.push_back(std::max<int64_t>(1, axis->positions));
-    p.box_channels = p.channels;
+    p.box_channels = p.channel_source == size_of(p.dtype) ? p.channels : std::min(p.channels, APART);
     const double whole = work(p);
     for (int64_t size = lay_out(p); size > GOOD_SCRATCH;) {
         const double limit = size > MOST_SCRATCH ? 1e300 : whole * 1.3;

@@ -38,12 +38,14 @@ enum class Rows : int {
     turned   // anything else: several rows are transposed so that they lie side by side
 };
 
+// How far apart the elements of one vector lie: each in its own lane; within one vector; within two; anywhere.
+enum class Picks : int { in_order, one_load, two_loads, far };
+
 // Picks for `period` packed rows: vector v of the result adds, for each term t, the elements index[v][t][lane] after
 // offset[v][t]; a negative index means that the term is absent. Made for one vector width.
 struct Weave {
     int64_t period = 0, terms = 0, row_in = 0, row_out = 0;
-    bool in_order = true;      // every pick is its own lane
-    bool two_loads = false;
+    Picks picks = Picks::in_order;
     double first_missing = 0;  // +0.0 where a position may be the sum of nothing
     std::vector<int64_t> offset;
     std::vector<int32_t> index;
@@ -80,10 +82,16 @@ struct Plan {
     std::vector<std::vector<Program>> programs;  // [axis][box], for the long axes
     Scratch scratch;
 
+    int64_t source_bytes = 0;                 // from the source's first element to the end of its last; 0: not known
+    bool packed_rows = false;                 // whole rows of a box follow each other in scratch and in the result
+
     int64_t image_count = 1, channel_boxes = 1, box_count = 1, tasks = 1;
 
     int rank() const { return int(axes.size()); }
 };
+
+// Rows that may be divided as one.
+inline int64_t divided_rows(const Plan& p) { return !p.divide_first ? p.run_rows : p.rows == Rows::woven ? p.batch : 1; }
 
 // Plan a call from its arrays' non-spatial dimensions (`plan.outer`), its axes and their strides. `threads` bounds how
 // finely the work is cut, never the result.

@@ -20,12 +20,34 @@ struct Place {
     bool channels_packed() const { return c == 1 || channel_step == item; }
 };
 
-template <class S, class A> inline void read_row(const char* from, const Place& p, A* to) {
+// Channels that lie apart while positions are packed: turned square by square. Squares that would read at or past `end`
+// are left to the caller; returns the channels done.
+template <class A> inline int64_t turn_row(const char* from, const Place& p, A* to, const char* end) {
+    constexpr int64_t q = SQUARE<A>, item = sizeof(A);
+    const int64_t wide = (p.n + q - 1) / q * q, stride = p.channel_step / item;
+    if (p.step != item || p.channel_step % item || reinterpret_cast<uintptr_t>(from) % sizeof(A)) return 0;
+    int64_t c = 0;
+    A square[q * q];
+    for (; c + q <= p.c && from + (c + q - 1) * p.channel_step + wide * item <= end; c += q) {
+        const A* in = reinterpret_cast<const A*>(from + c * p.channel_step);
+        for (int64_t i = 0; i < p.n; i += q) {
+            const bool whole = i + q <= p.n;
+            transpose_square(in + i, stride, whole ? to + i * p.c + c : square, whole ? p.c : q);
+            if (!whole) for (int64_t j = 0; j < p.n - i; ++j) std::memcpy(to + (i + j) * p.c + c, square + j * q, sizeof(A) * q);
+        }
+    }
+    return c;
+}
+
+template <class S, class A> inline void read_row(const char* from, const Place& p, A* to, const char* end) {
     if (p.packed()) return widen_run<S>(from, to, p.n * p.c);
+    int64_t done = 0;
+    if constexpr (sizeof(S) == sizeof(A)) if (!p.channels_packed() && p.channel_step > 0) done = turn_row<A>(from, p, to, end);
+    if (done == p.c) return;
     for (int64_t i = 0; i < p.n; ++i) {
         const char* q = from + i * p.step;
         if (p.channels_packed()) widen_run<S>(q, to + i * p.c, p.c);
-        else for (int64_t j = 0; j < p.c; ++j) to[i * p.c + j] = widen(read<S>(q + j * p.channel_step));
+        else for (int64_t j = done; j < p.c; ++j) to[i * p.c + j] = widen(read<S>(q + j * p.channel_step));
     }
 }
 
@@ -178,8 +200,8 @@ public:
     int64_t divisor_at(int64_t product, int64_t w, int64_t n, int64_t& shared) const {
         shared = n;
         if (plan_->constant_divisor) return plan_->divisor;
-        for (shared = 1; shared < n && count_[w + shared] == count_[w];) ++shared;
-        return product * count_[w];
+        for (shared = 1; shared < n && count_[(w + shared) % n_] == count_[w % n_];) ++shared;
+        return product * count_[w % n_];
     }
 
     bool by_row() const { return by_row_; }

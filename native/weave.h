@@ -25,6 +25,13 @@ template <bool TWO> inline Vec<double> pick(const double* p, const int32_t* inde
     if (!TWO) return (Vec<double>)_mm512_mask_permutexvar_pd(m, __mmask8(present), i, a);
     return (Vec<double>)_mm512_mask_blend_pd(__mmask8(present), m, _mm512_permutex2var_pd(a, i, _mm512_loadu_pd(p + 8)));
 }
+PG_INLINE Vec<float> pick_far(const float* p, const int32_t* index, unsigned present, float missing) {
+    return (Vec<float>)_mm512_mask_i32gather_ps(_mm512_set1_ps(missing), __mmask16(present), _mm512_loadu_si512(index), p, 4);
+}
+PG_INLINE Vec<double> pick_far(const double* p, const int32_t* index, unsigned present, double missing) {
+    const __m256i i = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(index));
+    return (Vec<double>)_mm512_mask_i32gather_pd(_mm512_set1_pd(missing), __mmask8(present), i, p, 8);
+}
 #elif defined(__AVX2__) && (defined(__GNUC__) || defined(__clang__))
 template <bool TWO> inline Vec<float> pick(const float* p, const int32_t* index, unsigned, float missing) {
     const __m256i i = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(index));
@@ -46,7 +53,15 @@ template <bool TWO> inline Vec<double> pick(const double* p, const int32_t* inde
     return (Vec<double>)_mm256_blendv_pd(d, _mm256_set1_pd(missing), _mm256_castsi256_pd(i));
 }
 #else
-template <bool TWO, class A> inline Vec<A> pick(const A* p, const int32_t* index, unsigned, A missing) {
+template <class A> inline Vec<A> pick_far(const A* p, const int32_t* index, unsigned present, A missing);
+template <bool TWO, class A> inline Vec<A> pick(const A* p, const int32_t* index, unsigned present, A missing) {
+    return pick_far(p, index, present, missing);
+}
+#endif
+
+// The same for any index.
+#if !defined(__AVX512F__)
+template <class A> inline Vec<A> pick_far(const A* p, const int32_t* index, unsigned, A missing) {
     A v[LANES<A>];
     for (int l = 0; l < LANES<A>; ++l) v[l] = index[l] < 0 ? missing : p[index[l]];
     return load(v);
@@ -67,14 +82,13 @@ template <class A> inline Vec<A> pick_in_order(const A* p, const int32_t* index,
 }
 #endif
 
-enum Picks { IN_ORDER, ONE_LOAD, TWO_LOADS };
-
-template <int PICKS, class A> inline Vec<A> pick_any(const A* p, const int32_t* index, unsigned present, A missing) {
-    if (PICKS == IN_ORDER) return pick_in_order(p, index, present, missing);
-    return pick<PICKS == TWO_LOADS>(p, index, present, missing);
+template <Picks PICKS, class A> PG_INLINE Vec<A> pick_any(const A* p, const int32_t* index, unsigned present, A missing) {
+    if (PICKS == Picks::in_order) return pick_in_order(p, index, present, missing);
+    if (PICKS == Picks::far) return pick_far(p, index, present, missing);
+    return pick<PICKS == Picks::two_loads>(p, index, present, missing);
 }
 
-template <class A, int R, int PICKS> inline Vec<A> weave_vector(const Weave& w, const A* in, int64_t v) {
+template <class A, int R, Picks PICKS> inline Vec<A> weave_vector(const Weave& w, const A* in, int64_t v) {
     const int64_t* offset = w.offset.data() + v * R;
     const int32_t* index = w.index.data() + v * R * LANES<A>;
     const uint16_t* present = w.present.data() + v * R;
@@ -83,7 +97,7 @@ template <class A, int R, int PICKS> inline Vec<A> weave_vector(const Weave& w, 
     return s;
 }
 
-template <class A, int R, int PICKS, bool PAST> inline void weave_rows(const Weave& w, const A* in, A* out, int64_t rows) {
+template <class A, int R, Picks PICKS, bool PAST> inline void weave_rows(const Weave& w, const A* in, A* out, int64_t rows) {
     constexpr int64_t v = LANES<A>;
     for (; rows > 0; rows -= w.period, in += w.period * w.row_in, out += w.period * w.row_out) {
         const int64_t n = least(rows, w.period) * w.row_out;
@@ -98,7 +112,7 @@ template <class A, int R, int PICKS, bool PAST> inline void weave_rows(const Wea
     }
 }
 
-template <class A, int PICKS, bool PAST> inline void weave_rows(const Weave& w, const A* in, A* out, int64_t rows) {
+template <class A, Picks PICKS, bool PAST> inline void weave_rows(const Weave& w, const A* in, A* out, int64_t rows) {
     switch (w.terms) {
         case 1: return weave_rows<A, 1, PICKS, PAST>(w, in, out, rows);
         case 2: return weave_rows<A, 2, PICKS, PAST>(w, in, out, rows);
@@ -111,11 +125,14 @@ template <class A, int PICKS, bool PAST> inline void weave_rows(const Weave& w, 
     }
 }
 
-// Packed rows at `in` (with two vectors of room after them) become packed rows at `out`.
+// Packed rows at `in` (with a vector of room before them and two after) become packed rows at `out`.
 template <class A, bool PAST = false> inline void weave_rows(const Weave& w, const A* in, A* out, int64_t rows) {
-    if (w.in_order) weave_rows<A, IN_ORDER, PAST>(w, in, out, rows);
-    else if (w.two_loads) weave_rows<A, TWO_LOADS, PAST>(w, in, out, rows);
-    else weave_rows<A, ONE_LOAD, PAST>(w, in, out, rows);
+    switch (w.picks) {
+        case Picks::in_order: return weave_rows<A, Picks::in_order, PAST>(w, in, out, rows);
+        case Picks::one_load: return weave_rows<A, Picks::one_load, PAST>(w, in, out, rows);
+        case Picks::two_loads: return weave_rows<A, Picks::two_loads, PAST>(w, in, out, rows);
+        case Picks::far: return weave_rows<A, Picks::far, PAST>(w, in, out, rows);
+    }
 }
 
 }  // namespace PG_ISA

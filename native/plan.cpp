@@ -293,7 +293,7 @@ double work(const Plan& p) {
     }
     // A box of few channels touches short runs of the caller's memory.
     const double run = double(p.box_channels * size_of(p.dtype));
-    const double ragged = p.box_channels < p.channels ? 1.0 + 16.0 / run : 1.0;
+    const double ragged = p.box_channels < p.channels ? 1.0 + 128.0 / run : 1.0;
     return (total + before) * boxes * ragged;
 }
 
@@ -321,7 +321,7 @@ template <class Fits> bool halve(Plan& p, double limit, Fits fits) {
         apply(k);
         const int64_t rest = p.channels % p.box_channels;
         if (rest && rest < FEW_CHANNELS && p.rows == Rows::packed) continue;
-        const double cost = work(p);
+        const double cost = work(p) * (k ? 1.05 : 1.0);  // whole rows of the result are written best
         if (cost < best * 0.999 && fits()) { best = cost; chosen = k; }
     }
     p.box = box;

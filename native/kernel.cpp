@@ -309,10 +309,19 @@ private:
                     load_rows(k, row + r, m, product, from, row_in_, in_);
                     in = row_in_;
                 }
-                prefetch(from + m * stride, m * in_ * int64_t(sizeof(S)));
+                prefetch_rows(k, m, from);
                 weave_rows(plan_.weave, in, rows, m);
             }
         }
+    }
+
+    // Ask for the n rows after these while these are computed.
+    void prefetch_rows(int k, int64_t n, const char* source) const {
+        const int64_t stride = plan_.steps[k].source_stride;
+        if (plan_.steps[K - 1].source_stride != channels_ * int64_t(sizeof(S))) return;
+        const int64_t bytes = in_ * int64_t(sizeof(S));
+        if (stride == bytes) return prefetch(source + n * stride, n * bytes);
+        for (int64_t r = n; r < 2 * n; ++r) prefetch(source + r * stride, bytes);
     }
 
     // Rows that can be woven where they lie: packed, not to be divided, and with room around them in the source.
@@ -328,6 +337,7 @@ private:
     void sum_packed(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to) {
         if (program_[K - 1]) {
             load_rows(k, row, n, product, source, row_in_, in_);
+            prefetch_rows(k, n, source);
             return sum_long<A>(*program_[K - 1], {row_in_, channels_, in_}, {to, channels_, inner_[K - 1]}, channels_, n, sums_);
         }
         for (int64_t r = 0; r < n; ++r) {
@@ -340,6 +350,7 @@ private:
     void sum_turned(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to) {
         const int64_t in_stride = (in_ + 7) / 8 * 8, lanes = (n + 15) / 16 * 16;
         load_rows(k, row, n, product, source, row_in_, in_stride);
+        prefetch_rows(k, n, source);
         transpose(row_in_, in_stride, turned_in_, lanes, lanes, in_);
         sum_last(turned_in_, channels_ * lanes, turned_out_);
         A* target = n == lanes ? to : row_in_;

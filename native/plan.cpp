@@ -7,7 +7,7 @@ namespace poolgrad {
 
 namespace {
 
-constexpr int64_t GOOD_SCRATCH = 4 << 20;   // bytes that stay in a core's own cache
+constexpr int64_t GOOD_SCRATCH = 5 << 20;   // bytes that stay in a core's own cache
 constexpr int64_t MOST_SCRATCH = 6 << 20;
 constexpr int64_t TILE = 512;                 // columns of a long first axis summed and written at a time
 constexpr int64_t CHUNK = 1536;               // elements made and written at a time

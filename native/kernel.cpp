@@ -115,7 +115,7 @@ private:
     // is written while it is still close by.
     void run_interleaved(const char* source, char* result) {
         const Axis &axis = *plan_.axes[0], &last = *plan_.axes[1];
-        const int64_t first = need_[0].a, width = b_[1] - a_[1];
+        const int64_t first = need_[0].a, width = b_[1] - a_[1], width_in = need_[1].b - need_[1].a;
         int64_t i = a_[0], slot = 0;
         for (int64_t row = first; row < need_[0].b; ++row) {
             int64_t end = i;  // positions i ... end-1 are complete with this row
@@ -127,7 +127,10 @@ private:
             int64_t loaded = need_[1].a;
             for (int64_t w = 0; w < width; w += plan_.chunk) {
                 const int64_t n = least(plan_.chunk, width - w), a = a_[1] + w, cells = most(loaded, last.hi[a + n - 1]);
-                const A* in = load_part(from, product, loaded, cells);
+                const int64_t done = loaded - need_[1].a;
+                const A* in = row_in_;
+                if (const A* there = cells_in_place(from, width_in)) in = there;
+                else load_cells(from, product, done, cells - loaded, row_in_ + done * channels_);
                 loaded = cells;
                 sum_axis(last, nullptr, a, a + n, in, need_[1].a, channels_, made + w * channels_, sums_);
                 for (int64_t j = i; j < end; ++j) emit_part(j, first, w, n, result);
@@ -145,21 +148,6 @@ private:
         for (int64_t r = 0; r < found; ++r) p[r] = ring_ + (lo + r - first) % plan_.ring_rows * block_ + w * channels_;
         char* to = result + (i - a_[0]) * plan_.steps[0].result_stride + w * plan_.steps[1].result_stride;
         emit_rows(p, int(found), to, 1, w, n, count_of_position(0, i));
-    }
-
-    // Cells a ... b-1 of a source row, divided if the division comes first; returns where the row begins.
-    const A* load_part(const char* source, int64_t product, int64_t a, int64_t b) {
-        const int64_t w = a - need_[1].a, n = b - a, step = plan_.steps[1].source_stride, item = sizeof(S);
-        const Place place{n, step, channels_, plan_.channel_source, item};
-        const bool usable = sizeof(S) == sizeof(A) && plan_.channel_source == item && step == channels_ * item &&
-                            reinterpret_cast<uintptr_t>(source) % sizeof(A) == 0;
-        if (usable && !plan_.divide_first) return reinterpret_cast<const A*>(source);
-        if (n <= 0) return row_in_;
-        source += w * step;
-        A* to = row_in_ + w * channels_;
-        if (!usable) read_row<S>(source, place, plan_.divide_first ? raw_ : to, source_ + plan_.source_bytes);
-        if (plan_.divide_first) divider_.divide(usable ? reinterpret_cast<const A*>(source) : raw_, to, product, w, n);
-        return row_in_;
     }
 
     // Blocks of `n` consecutive rows of the first axis.
@@ -348,10 +336,14 @@ private:
 
     // Rows are turned so that they lie side by side and fill the vectors.
     void sum_turned(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to) {
-        const int64_t in_stride = (in_ + 7) / 8 * 8, lanes = (n + 15) / 16 * 16;
-        load_rows(k, row, n, product, source, row_in_, in_stride);
+        const int64_t lanes = (n + 15) / 16 * 16, width = need_[K - 1].b - need_[K - 1].a, stride = plan_.steps[k].source_stride;
+        const int64_t chunk = turned_chunk(channels_), chunk_stride = chunk * channels_;
+        for (int64_t w = 0; w < width; w += chunk) {
+            const int64_t m = least(chunk, width - w);
+            for (int64_t r = 0; r < n; ++r) load_cells(source + r * stride, product * count_of_row(k, row + r), w, m, row_in_ + r * chunk_stride);
+            transpose(row_in_, chunk_stride, turned_in_ + w * channels_ * lanes, lanes, lanes, m * channels_);
+        }
         prefetch_rows(k, n, source);
-        transpose(row_in_, in_stride, turned_in_, lanes, lanes, in_);
         sum_last(turned_in_, channels_ * lanes, turned_out_);
         A* target = n == lanes ? to : row_in_;
         transpose(turned_out_, lanes, target, inner_[K - 1], out_, lanes);
@@ -379,16 +371,36 @@ private:
     // One source row (or several that are one) in accumulators, divided if the division comes first: in `to`, or where
     // it lies already.
     const A* load_row(const char* source, int64_t product, A* to, int64_t rows = 1) {
-        const int64_t n = rows * (need_[K - 1].b - need_[K - 1].a), step = plan_.steps[K - 1].source_stride, item = sizeof(S);
-        const Place place{n, rows > 1 ? channels_ * item : step, channels_, plan_.channel_source, item};
-        const bool usable = sizeof(S) == sizeof(A) && place.packed() && reinterpret_cast<uintptr_t>(source) % sizeof(A) == 0;
-        A* raw = plan_.divide_first ? raw_ : to;
-        const A* in = usable ? reinterpret_cast<const A*>(source) : raw;
-        if (!usable) read_row<S>(source, place, raw, source_ + plan_.source_bytes);
-        if (!plan_.divide_first) return in;
-        divider_.divide(in, to, product, 0, n);
+        const int64_t n = rows * (need_[K - 1].b - need_[K - 1].a);
+        if (const A* there = cells_in_place(source, n)) return there;
+        load_cells(source, product, 0, n, to, rows);
         return to;
     }
+
+    // n cells that can be used where they lie: accumulators, packed, and not to be divided.
+    const A* cells_in_place(const char* source, int64_t n) const {
+        const bool usable = !plan_.divide_first && sizeof(S) == sizeof(A) && place_of(n, 1).packed() && is_aligned(source);
+        return usable ? reinterpret_cast<const A*>(source) : nullptr;
+    }
+
+    // Cells w ... w+n-1 of a source row into `to`, divided if the division comes first.
+    void load_cells(const char* source, int64_t product, int64_t w, int64_t n, A* to, int64_t rows = 1) {
+        const Place place = place_of(n, rows);
+        const char *from = source + w * place.step, *end = source_ + plan_.source_bytes;
+        if (n <= 0) return;
+        if (!plan_.divide_first) return read_row<S>(from, place, to, end);
+        const bool usable = sizeof(S) == sizeof(A) && place.packed() && is_aligned(from);
+        if (!usable) read_row<S>(from, place, raw_, end);
+        divider_.divide(usable ? reinterpret_cast<const A*>(from) : raw_, to, product, w, n);
+    }
+
+    // n cells of the source's last axis; several rows are one only where they are packed.
+    Place place_of(int64_t n, int64_t rows) const {
+        const int64_t item = sizeof(S), step = rows > 1 ? channels_ * item : plan_.steps[K - 1].source_stride;
+        return {n, step, channels_, plan_.channel_source, item};
+    }
+
+    static bool is_aligned(const char* p) { return reinterpret_cast<uintptr_t>(p) % sizeof(A) == 0; }
 
     const Plan& plan_;
     const int K;

@@ -13,7 +13,7 @@ constexpr int64_t TILE = 512;                 // columns of a long first axis su
 constexpr int64_t CHUNK = 1536;               // elements made and written at a time
 constexpr int64_t APART = 256;                // channels taken at a time that lie apart in the source
 constexpr int64_t SUM_COLUMNS = 128;          // most columns a program runs on at once
-constexpr int64_t TURNED = 16, TURNED_LONG = 64;
+constexpr int64_t TURNED = 16, TURNED_LONG = 64, TURNED_ELEMENTS = 1 << 18;
 constexpr int64_t WOVEN_ROW = 8192;           // elements of the longest row worth an index table
 constexpr int64_t GATHER_BYTES = 128 << 10;
 constexpr int64_t FOLDED_IMAGE = 1 << 13;     // elements of an image worth computing together with its neighbours
@@ -219,7 +219,8 @@ void choose_rows(Plan& p, int64_t lanes) {
     else p.rows = Rows::turned;
     p.spread_late = p.rows != Rows::turned && last.reach[0] <= 1;
     if (p.rows == Rows::turned) p.batch = std::min(last.is_long() ? TURNED_LONG : TURNED, round_up(std::max<int64_t>(rows, 1), 16));
-    if (p.rows == Rows::packed && last.is_long()) p.batch = 4;
+    if (p.rows == Rows::packed && last.is_long() && p.channels <= 2 * lanes) p.batch = 4;
+    while (p.rows == Rows::turned && p.batch > TURNED && p.batch * std::max(last.rows, last.positions) * p.channels > TURNED_ELEMENTS) p.batch /= 2;
     if (p.rows == Rows::woven) p.batch = std::max(round_up(ceil_div(RUN_ELEMENTS / 4, std::max(p.weave.row_in, p.weave.row_out)), p.weave.period), p.weave.period);
 }
 
@@ -236,6 +237,12 @@ void choose_run(Plan& p) {
     if (!p.packed_rows) return;
     p.run_rows = K == 2 ? std::max<int64_t>(1, RUN_ELEMENTS / std::max<int64_t>(row, 1)) : p.box[size_t(K - 2)];
     if (!p.divide_first && !p.constant_divisor) p.run_rows = std::min(p.run_rows, p.batch);
+}
+
+// The most columns that the long sums of an axis run on at once.
+int64_t sum_columns(const Plan& p, int k) {
+    const bool turned = k == p.rank() - 1 && p.rows == Rows::turned;
+    return turned ? std::min(SUM_COLUMNS, p.batch * p.box_channels) : SUM_COLUMNS;
 }
 
 // Lay out a box's scratch; returns its size in bytes.
@@ -257,15 +264,15 @@ int64_t lay_out(Plan& p) {
     p.scratch.ring = take(p.ring_rows * (K == 2 ? block[1] : padded_row(block[1], item)));
     for (int k = 1; k < K - 1; ++k) p.scratch.level[k] = take(rows[size_t(k)] * block[size_t(k) + 1]);
     const bool turned = p.rows == Rows::turned;
-    p.scratch.row_in = take(p.batch * std::max(round_up(in, 8), turned ? block[size_t(K - 1)] : 0));
+    p.scratch.row_in = take(p.batch * (turned ? std::max(turned_chunk(p.box_channels) * p.box_channels, block[size_t(K - 1)]) : round_up(in, 8)));
     p.scratch.turned_in = take(turned ? round_up(in, 8) * p.batch : 0);
     p.scratch.turned_out = take(turned ? round_up(out, 8) * p.batch : 0);
-    const int64_t emitted = p.run_rows * round_up(std::max(in, out), line);
+    const int64_t emitted = p.run_rows * round_up(p.spread_late ? std::max(in, out) : out, line);
     p.scratch.row_out = take(emitted);
     p.scratch.spread = take(p.spread_late ? emitted : 0);
     p.scratch.divided = take(p.divide_first ? 0 : emitted);
     p.scratch.raw = take(p.divide_first ? in * (p.rows == Rows::woven ? p.batch : 1) : 0);
-    p.scratch.divisors = take(p.box_channels < FEW_CHANNELS ? std::max(in, out) * divided_rows(p) + line : 0);
+    p.scratch.divisors = take(p.box_channels < FEW_CHANNELS ? (p.divide_first ? in : out) * divided_rows(p) + line : 0);
     p.tile = std::max(TILE, p.box_channels);
     p.chunk = std::max<int64_t>(1, CHUNK / p.box_channels);
     while (p.chunk * p.box_channels % line) ++p.chunk;
@@ -274,8 +281,8 @@ int64_t lay_out(Plan& p) {
     p.gather = p.streaming && !p.accumulate && K == 2 && p.packed_rows && out * item % 64 && box_bytes <= GATHER_BYTES;
     p.scratch.finished = take(std::max(p.gather ? ceil_div(box_bytes, item) : 0, p.axes[0]->is_long() ? p.box[0] * round_up(p.tile, FEW_CHANNELS) : 0));
     int64_t kept = 0;
-    for (int k = 0; k < K; ++k) kept = std::max(kept, long_sum_rows(*p.axes[size_t(k)], rows[size_t(k)]));
-    p.scratch.sums = take(kept * SUM_COLUMNS);
+    for (int k = 0; k < K; ++k) kept = std::max(kept, sum_columns(p, k) * long_sum_rows(*p.axes[size_t(k)], rows[size_t(k)]));
+    p.scratch.sums = take(kept);
     p.scratch.total = next;
     return int64_t(next);
 }
@@ -303,6 +310,13 @@ int64_t task_count(const Plan& p) {
     return n;
 }
 
+// About `wanted` channels, such that no box is left with few of them.
+int64_t good_channels(const Plan& p, int64_t wanted) {
+    wanted = round_up(wanted, FEW_CHANNELS);
+    while (wanted < p.channels && p.channels % wanted && p.channels % wanted < FEW_CHANNELS) wanted += FEW_CHANNELS;
+    return std::min(wanted, p.channels);
+}
+
 // Halve the box along whichever dimension costs least; `fits` says whether a candidate is an improvement.
 template <class Fits> bool halve(Plan& p, double limit, Fits fits) {
     const std::vector<int64_t> box = p.box;
@@ -312,15 +326,14 @@ template <class Fits> bool halve(Plan& p, double limit, Fits fits) {
     auto apply = [&](int k) {
         p.box = box;
         p.box_channels = channels;
-        if (k == p.rank()) p.box_channels = round_up(ceil_div(channels, 2), FEW_CHANNELS);
-        else p.box[size_t(k)] = ceil_div(box[size_t(k)], 2);
+        if (k < p.rank()) p.box[size_t(k)] = ceil_div(box[size_t(k)], 2);
+        else p.box_channels = good_channels(p, ceil_div(channels, 2));
     };
     for (int k = 0; k <= p.rank(); ++k) {
         const bool can = k == p.rank() ? channels > FEW_CHANNELS : k == p.rank() - 1 ? box[size_t(k)] > 16 && p.rows != Rows::woven : box[size_t(k)] > 1;
         if (!can) continue;
         apply(k);
-        const int64_t rest = p.channels % p.box_channels;
-        if (rest && rest < FEW_CHANNELS && p.rows == Rows::packed) continue;
+        if (k == p.rank() && p.box_channels >= channels) continue;
         const double cost = work(p) * (k ? 1.05 : 1.0);  // whole rows of the result are written best
         if (cost < best * 0.999 && fits()) { best = cost; chosen = k; }
     }
@@ -333,7 +346,7 @@ template <class Fits> bool halve(Plan& p, double limit, Fits fits) {
 void choose_boxes(Plan& p, int64_t threads) {
     p.box.clear();
     for (const Axis* axis : p.axes) p.box.push_back(std::max<int64_t>(1, axis->positions));
-    p.box_channels = p.channel_source == size_of(p.dtype) ? p.channels : std::min(p.channels, APART);
+    p.box_channels = p.channel_source == size_of(p.dtype) ? p.channels : good_channels(p, APART);
     const double whole = work(p);
     for (int64_t size = lay_out(p); size > GOOD_SCRATCH;) {
         const double limit = size > MOST_SCRATCH ? 1e300 : whole * 1.3;
@@ -365,7 +378,7 @@ void compile_programs(Plan& p) {
         if (!axis.is_long()) continue;
         for (int64_t a = 0; a < axis.positions; a += p.box[k]) p.programs[k].push_back(compile(axis, a, std::min(a + p.box[k], axis.positions)));
         for (const Program& program : p.programs[k])
-            p.scratch.total = std::max(p.scratch.total, p.scratch.sums + size_t(program.scratch_rows * SUM_COLUMNS * accumulator_size(p.dtype)));
+            p.scratch.total = std::max(p.scratch.total, p.scratch.sums + size_t(program.scratch_rows * sum_columns(p, int(k)) * accumulator_size(p.dtype)));
     }
 }
 

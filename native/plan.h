@@ -93,6 +93,9 @@ struct Plan {
 // Rows that may be divided as one.
 inline int64_t divided_rows(const Plan& p) { return !p.divide_first ? p.run_rows : p.rows == Rows::woven ? p.batch : 1; }
 
+// Positions of the last axis that are turned at a time; times the channels, a multiple of 8.
+inline int64_t turned_chunk(int64_t channels) { return 256 / channels / 8 * 8 + 8; }
+
 // Plan a call from its arrays' non-spatial dimensions (`plan.outer`), its axes and their strides. `threads` bounds how
 // finely the work is cut, never the result.
 void finish_plan(Plan& plan, int64_t threads, int64_t vector_bytes);

@@ -1,8 +1,8 @@
 """Which kind of array came in; the same kind goes out.
 
 Requirements: no framework is imported unless the user's own array comes from it; nothing is copied in silence; a kind
-that is not served is refused by name. `adapt(array)` returns the NumPy view the engines work on and the function that
-turns a NumPy result back. To serve a new kind of array, add one branch here.
+that is not served is refused by name, before anything is allocated. NumPy arrays are served; another kind is one more
+branch in `check_source` and `check_out`.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ def check_fits(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     elements = 1
     for extent in shape:
         elements *= extent
-    if elements * dtype.itemsize > 2**63 - 1:
+    needed = elements * dtype.itemsize
+    if needed > 2**63 - 1:
         raise PoolGradValueError(f"{name} {shape} has {elements} elements of {dtype}, beyond 64-bit addressing")
-    if elements * dtype.itemsize > 2**30 and elements * dtype.itemsize > _memory():
-        raise PoolGradMemoryError(f"{name} {shape} of {dtype} needs {elements * dtype.itemsize} bytes, this machine has {_memory()}")
+    if needed > 2**30 and needed > _memory():
+        raise PoolGradMemoryError(f"{name} {shape} of {dtype} needs {needed} bytes, this machine has {_memory()}")
 
 
 def _memory() -> int:
@@ -71,7 +72,7 @@ def check_out(out: object, source: Array, shape: tuple[int, ...]) -> Array:
 
 def _shares(a: Array, b: Array) -> bool:
     try:
-        return np.shares_memory(a, b, max_work=10**5)
+        return np.shares_memory(a, b, max_work=10**5)  # type: ignore[arg-type]  # any bound is allowed
     except np.exceptions.TooHardError:
         return True
 

@@ -27,6 +27,9 @@ COUNTS = ("inside", "padded", "window")
 MAX_LENGTH = 1 << 28
 """Longest axis served: a table holds a few 64-bit numbers for each of its elements."""
 
+MAX_SPAN = 1 << 60
+"""Widest window or padded axis, so that positions fit 64-bit integers."""
+
 Region = Sequence["slice | None"]
 
 
@@ -112,6 +115,7 @@ class Axis:
         if count not in COUNTS:
             raise PoolGradValueError(f"count must be one of {', '.join(map(repr, COUNTS))}, got {count!r}")
         before, after, cells = _places(size, window, stride, padding, dilation, ceil_mode)
+        stride = min(stride, MAX_SPAN)  # a larger one has a single cell
         if cells > MAX_LENGTH:
             raise PoolGradValueError(f"an axis may have at most {MAX_LENGTH} cells, got {cells}")
         begin = np.arange(cells, dtype=np.int64) * stride - before
@@ -243,6 +247,8 @@ class Pool:
             raise PoolGradValueError("a pooling needs at least one spatial axis, got none")
         if self.divisor is not None:
             integer("divisor", abs(self.divisor) if isinstance(self.divisor, int) else self.divisor, 1)
+            if self.divisor < 0 and any((axis.stop <= axis.start).any() for axis in self.axes):
+                raise PoolGradValueError(f"divisor must be positive where a window may hold no input, got {self.divisor}")
         elif prod(int(axis.count.max(initial=1)) for axis in self.axes) > 2**63 - 1:
             raise PoolGradValueError("the product of the window counts must fit a 64-bit integer")
 
@@ -320,6 +326,8 @@ def _places(
 ) -> tuple[int, int, int]:
     """Padding before, padding after, and the number of cells."""
     reach = (window - 1) * dilation + 1
+    if reach > MAX_SPAN:
+        raise PoolGradValueError(f"window {window} with dilation {dilation} spans {reach} inputs; at most {MAX_SPAN} are allowed")
     if padding in ("same", "same_lower"):
         cells = -(-size // stride)
         total = max(0, (cells - 1) * stride + reach - size)
@@ -334,6 +342,8 @@ def _places(
     before, after = (padding, padding) if isinstance(padding, (int, np.integer)) else padding
     before, after = integer("padding", before, 0), integer("padding", after, 0)
     spare = size + before + after - reach
+    if spare > MAX_SPAN:
+        raise PoolGradValueError(f"padding may add at most {MAX_SPAN} inputs to an axis, got ({before}, {after})")
     if spare < 0:
         raise PoolGradValueError(
             f"window {window} (dilation {dilation}: {reach} wide) is larger than the padded input {size} + {before} + {after}"

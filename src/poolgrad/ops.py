@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -52,10 +53,10 @@ class Call:
         self.pieces = (pool.forward_pieces if forwards else pool.gradient_pieces)(region)
         self._quick: Callable[..., Array] | None = None
         self._threads: Callable[[], int] = lambda: 1
-        chosen = engine()
-        if chosen.__name__.endswith(".native") and len(self.pieces) == 1:
-            bound = chosen.operation(self.pieces[0].sums, self.spatial, self.source_shape, self.result_shape)
-            self._quick, self._threads = bound.run, chosen.default_threads
+        self._large = prod(self.result_shape) > 2**27
+        if hasattr(engine(), "operation") and self._is_whole():
+            bound = engine().operation(self.pieces[0].sums, self.spatial, self.source_shape, self.result_shape)
+            self._quick, self._threads = bound.run, engine().default_threads
 
     def __call__(self, source: Array, out: Array | None, accumulate: bool, num_threads: int | None) -> Array:
         if type(source) is not np.ndarray or source.dtype not in _PLAIN:
@@ -67,7 +68,7 @@ class Call:
         elif accumulate:
             raise PoolGradValueError("accumulate=True adds to out; give an out array")
         else:
-            if source.nbytes > 2**20 or self.large:
+            if self._large:
                 check_fits("the result", self.result_shape, source.dtype)
             if self._quick is not None:
                 return self._quick(source, None, False, num_threads or self._threads())
@@ -80,10 +81,12 @@ class Call:
                 engine().run(piece.sums, part, place, self.spatial, accumulate=accumulate, threads=num_threads)
         return out if out is not None else result
 
-    @property
-    def large(self) -> bool:
-        """Whether the result may be too large to exist though the source does."""
-        return any(r > 2**16 for r in self.result_shape)
+    def _is_whole(self) -> bool:
+        """Whether one engine call on the arrays themselves does all of it: no residue classes to pick out."""
+        if len(self.pieces) != 1:
+            return False
+        tables = zip(self.pieces[0].sums.tables, self.spatial, strict=True)
+        return all((t.rows, t.positions) == (self.source_shape[p], self.result_shape[p]) for t, p in tables)
 
     def _view(self, array: Array, parts: tuple[slice, ...]) -> Array:
         index = [slice(None)] * array.ndim
@@ -116,10 +119,8 @@ def _frozen(part: Any) -> Hashable:
         part = part.tolist()
     if isinstance(part, (list, tuple)):
         return tuple(_frozen(p) for p in part)
-    try:
-        hash(part)
-    except TypeError:
-        raise PoolGradTypeError(f"cannot use {part!r} ({type(part).__name__}) as an argument of a pooling") from None
+    if not isinstance(part, Hashable):
+        raise PoolGradTypeError(f"cannot use {part!r} ({type(part).__name__}) as an argument of a pooling")
     return part
 
 
@@ -158,12 +159,20 @@ def _pair(padding: Any) -> Any:
 
 
 def _regular(
-    sizes: tuple[int, ...], window: Any, stride: Any, padding: Any, dilation: Any, count: str, divisor: int | None, ceil_mode: bool
+    sizes: tuple[int, ...],
+    window: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    count: str,
+    divisor: int | None,
+    ceil_mode: bool,
 ) -> Pool:
+    """Evenly spaced windows on axes of these sizes."""
     n = len(sizes)
     if isinstance(padding, str) and padding != "valid" and ceil_mode:
         raise PoolGradValueError(f"ceil_mode applies to 'valid' or explicit padding, got padding={padding!r}")
-    rows = zip(
+    per_axis = zip(
         sizes,
         _per_axis("window", window, n),
         _per_axis("stride", stride, n),
@@ -171,10 +180,14 @@ def _regular(
         _per_axis("dilation", dilation, n),
         strict=True,
     )
-    axes = [
-        Axis.regular(size, k, stride=s, padding=p, dilation=d, count=count, ceil_mode=bool(ceil_mode)) for size, k, s, p, d in rows
-    ]
-    return Pool(tuple(axes), divisor)
+    make = partial(Axis.regular, count=count, ceil_mode=bool(ceil_mode))
+    axes = tuple(make(size, k, stride=s, padding=p, dilation=d) for size, k, s, p, d in per_axis)
+    return Pool(axes, divisor)
+
+
+def _kinds(*scalars: Any) -> tuple[type, ...]:
+    """Part of a key: 2.0 and True equal 2 and 1, and must be refused whatever was asked before."""
+    return tuple(map(type, scalars))
 
 
 def _forward_call(shape: tuple[int, ...], layout: str | None, make_pool: Callable[[tuple[int, ...]], Pool]) -> Call:
@@ -248,11 +261,9 @@ def avg_pool(
            [5., 6.]], dtype=float32)
     """
     shape = _shape_of("x", x)
-    key = ("f", shape, window, stride, padding, dilation, count, divisor, ceil_mode, layout)
-    pool = partial(
-        _regular, window=window, stride=stride, padding=padding, dilation=dilation, count=count, divisor=divisor, ceil_mode=ceil_mode
-    )
-    return _kept(key, lambda: _forward_call(shape, layout, pool))(x, out, False, num_threads)
+    given = (window, stride, padding, dilation, count, divisor, ceil_mode)
+    key = ("f", shape, given, layout, _kinds(window, stride, dilation))
+    return _kept(key, lambda: _forward_call(shape, layout, lambda sizes: _regular(sizes, *given)))(x, out, False, num_threads)
 
 
 def avg_pool_grad(
@@ -285,11 +296,10 @@ def avg_pool_grad(
            [0.75, 1.75, 1.  ]], dtype=float32)
     """
     shape = _shape_of("dy", dy)
-    key = ("g", shape, input_shape, window, stride, padding, dilation, count, divisor, ceil_mode, layout)
-    pool = partial(
-        _regular, window=window, stride=stride, padding=padding, dilation=dilation, count=count, divisor=divisor, ceil_mode=ceil_mode
-    )
-    return _kept(key, lambda: _gradient_call(shape, input_shape, layout, pool))(dy, out, accumulate, num_threads)
+    given = (window, stride, padding, dilation, count, divisor, ceil_mode)
+    key = ("g", shape, input_shape, given, layout, _kinds(window, stride, dilation))
+    call = _kept(key, lambda: _gradient_call(shape, input_shape, layout, lambda sizes: _regular(sizes, *given)))
+    return call(dy, out, accumulate, num_threads)
 
 
 def _adaptive(sizes: tuple[int, ...], output_size: Any) -> Pool:

@@ -29,7 +29,7 @@ class Table(NamedTuple):
     hi: Ints
     base: int
     rows: int
-    count: Ints
+    counts: Ints
     reach: tuple[int, ...]
 
     @property
@@ -41,7 +41,7 @@ class Sums(NamedTuple):
     """One pass of sums per spatial axis, and the division that belongs to it.
 
     `divide_first` is the gradient (every source cell is divided, then spread); otherwise the forward pass (sums, then
-    one division). The divisor is the product of the axes' `count`, or the constant `divisor`.
+    one division). The divisor is the product of the axes' `counts`, or the constant `divisor`.
     """
 
     tables: tuple[Table, ...]

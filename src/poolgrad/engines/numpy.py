@@ -43,7 +43,7 @@ def _divisor(sums: Sums, wide: np.dtype[Any]) -> Array:
     """The integer product of the counts, rounded once to the accumulator."""
     if sums.divisor is not None:
         return np.array(sums.divisor).astype(wide)
-    return reduce(np.multiply.outer, [table.count for table in sums.tables]).astype(wide)
+    return reduce(np.multiply.outer, [table.counts for table in sums.tables]).astype(wide)
 
 
 def _axis_sums(rows: Array, table: Table) -> Array:

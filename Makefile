@@ -1,0 +1,79 @@
+# Everything lives in .venv: nothing is installed outside this folder.
+#
+# Stamp files remember what has been done. The package is installed, not linked, so that tests and examples run what a
+# user would get; it is built again when a source changes, and only what changed is compiled again.
+
+PYTHON ?= python3
+PIP_FLAGS ?=
+ARGS ?=
+
+ifeq ($(OS),Windows_NT)
+RUN := .venv/Scripts/python
+else
+RUN := .venv/bin/python
+endif
+PIP := $(RUN) -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS)
+
+CORE := CMakeLists.txt $(wildcard native/*)
+SOURCES := pyproject.toml $(CORE) $(shell find src -name '*.py' -o -name '*.pyi')
+
+.PHONY: help demo test lint bench bench-docs sanitize cross clean
+
+help:
+	@echo "make demo        the documented examples, explained, and a picture of a larger one"
+	@echo "make test        every test, beside the real PyTorch, TensorFlow and JAX (ARGS='-k name' narrows it)"
+	@echo "make lint        ruff, mypy, and the C++ core compiled for other systems and processors"
+	@echo "make bench       speed and error beside the peers (ARGS=--quick for a first look)"
+	@echo "make bench-docs  every table and plot of docs/performance.md"
+	@echo "make sanitize    the core under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer"
+	@echo "make cross       only the compilation for other systems and processors"
+	@echo "make clean       remove everything made here"
+
+# CMake and Ninja come from PyPI too: the machine needs only Python, make and a C++ compiler.
+.venv/.tools: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(PIP) "scikit-build-core>=0.10" "nanobind>=2.4" "numpy>=2" cmake ninja
+	@touch $@
+
+.venv/.package: .venv/.tools $(SOURCES)
+	$(PIP) --no-build-isolation .
+	@touch $@
+
+# The package is there already, so this installs only what the extra names.
+.venv/.extra-%: .venv/.tools | .venv/.package
+	$(PIP) "poolgrad[$*]"
+	@touch $@
+
+demo: .venv/.package .venv/.extra-plot
+	$(RUN) examples/demo.py
+
+test: .venv/.package .venv/.extra-plot .venv/.extra-test .venv/.extra-peers
+	$(RUN) -m pytest --pyargs poolgrad tests $(ARGS)
+
+lint: .venv/.extra-lint cross
+	$(RUN) -m ruff check .
+	$(RUN) -m mypy
+
+cross: .venv/.cross
+
+.venv/.cross: .venv/.extra-lint scripts/cross.py $(CORE)
+	$(RUN) scripts/cross.py
+	@touch $@
+
+bench: .venv/.package .venv/.extra-plot .venv/.extra-peers
+	$(RUN) -m benchmarks $(ARGS)
+
+bench-docs: .venv/.package .venv/.extra-plot .venv/.extra-peers
+	$(RUN) -m benchmarks --docs
+	$(RUN) -m benchmarks --docs --dtype float64 float16 bfloat16
+	$(RUN) -m benchmarks --docs --direction forward
+	$(RUN) -m benchmarks --docs --batch-divisor 8
+	$(RUN) -m benchmarks --docs --allocate
+	$(RUN) -m benchmarks --docs --tiny --direction gradient forward
+
+sanitize: .venv/.package .venv/.extra-test
+	scripts/sanitize.sh $(RUN)
+
+clean:
+	rm -rf .venv .sanitize build dist demo benchmarks/results .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,293 @@
+"""One answer: the bits of the NumPy engine for every engine, instruction set, thread count, layout, region and memory.
+
+Work below 32,768 elements stays on one thread and results of 16 MiB or more are written past the cache, so the tables
+below have small, split and large cases; their extents are odd so that no row fills its last vector.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import support
+from checks import CASES, Case, check_all, cuts
+from hypothesis import given
+from hypothesis import strategies as st
+
+import poolgrad
+from poolgrad import Axis, Pool
+from poolgrad.layout import spatial_positions
+
+native = pytest.importorskip("poolgrad.engines.native")
+
+
+def through_native(case: Case, dy: support.Array) -> support.Array:
+    return support.compute("native", case.pool, dy, case.layout, forwards=False, threads=3)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_laws(case: Case, isa: str) -> None:
+    with support.instruction_set(isa):
+        check_all(through_native, case)
+
+
+class Split(NamedTuple):
+    """A pooling whose arrays are large enough to be shared among threads."""
+
+    pool: Pool
+    layout: str
+    batch: int
+    channels: int
+
+
+def regular(sizes: tuple[int, ...], window: int | tuple[int, ...], **options: Any) -> Pool:
+    windows = (window,) * len(sizes) if isinstance(window, int) else window
+    return Pool(tuple(Axis.regular(n, k, **options) for n, k in zip(sizes, windows, strict=True)))
+
+
+SPLIT = {
+    "2x2 s2 NHWC": Split(regular((37, 53), 2), "NHWC", 3, 19),
+    "2x2 s2 NCHW": Split(regular((37, 53), 2), "NCHW", 3, 19),
+    "3x3 s2 same NHWC": Split(regular((41, 43), 3, stride=2, padding="same"), "NHWC", 2, 17),
+    "3x3 s2 same NCHW": Split(regular((41, 43), 3, stride=2, padding="same"), "NCHW", 5, 7),
+    "3x3 s1 same one channel": Split(regular((131, 257), 3, stride=1, padding="same"), "HW", 1, 1),
+    "3x3 s1 same three channels": Split(regular((131, 127), 3, stride=1, padding="same"), "HWC", 1, 3),
+    "5x4 s3,2 explicit": Split(
+        Pool((Axis.regular(67, 5, stride=3, padding=(2, 1)), Axis.regular(59, 4, stride=2, padding=(0, 3)))), "NHWC", 3, 7
+    ),
+    "global": Split(Pool((Axis.whole(7), Axis.whole(7))), "NHWC", 9, 129),
+    "global NCHW": Split(Pool((Axis.whole(7), Axis.whole(7))), "NCHW", 9, 129),
+    "global of a large image": Split(Pool((Axis.whole(211), Axis.whole(197))), "NCHW", 1, 3),
+    "window 15": Split(regular((61, 67), 15, stride=1, padding="same"), "NHWC", 2, 9),
+    "window 15 NCHW": Split(regular((61, 67), 15, stride=1, padding="same"), "NCHW", 2, 9),
+    "window 63 s1": Split(regular((101, 97), 63, stride=1, padding="same"), "NHWC", 1, 13),
+    "window 63 s1 NCHW": Split(regular((101, 97), 63, stride=1, padding="same"), "NCHW", 2, 5),
+    "window 127 s1 narrow": Split(regular((300, 11), (127, 3), stride=1, padding="same"), "NHWC", 1, 12),
+    "windows beyond 72": Split(Pool((Axis.regular(9, 3, stride=2), Axis.regular(900, 85, stride=1))), "CHWN", 7, 3),
+    "windows beyond 600 NLC": Split(Pool((Axis.regular(2000, 701, stride=1, padding="same"),)), "NLC", 2, 33),
+    "windows beyond 600 NCL": Split(Pool((Axis.regular(2000, 701, stride=1, padding="same"),)), "NCL", 3, 11),
+    "windows beyond 600 L": Split(Pool((Axis.regular(40000, 4999, stride=1, padding="same"),)), "L", 1, 1),
+    "windows as long as the axis": Split(regular((83, 61), (83, 61), stride=1, padding="same"), "NHWC", 2, 5),
+    "stride beyond the window": Split(regular((101, 103), (2, 3), stride=5), "NHWC", 3, 9),
+    "long and strided": Split(regular((301, 29), (41, 13), stride=3, padding="same"), "NWHC", 3, 6),
+    "dilated": Split(regular((63, 71), (3, 4), stride=2, dilation=3, padding="same"), "NHWC", 3, 8),
+    "dilated and long": Split(regular((301, 29), (21, 3), stride=1, dilation=2, padding="same"), "NCHW", 2, 5),
+    "adaptive down": Split(Pool((Axis.adaptive(61, 7), Axis.adaptive(53, 9))), "NHWC", 3, 11),
+    "adaptive up": Split(Pool((Axis.adaptive(31, 45), Axis.adaptive(29, 64))), "NCHW", 4, 6),
+    "fractional": Split(
+        Pool((Axis.fractional(60, [*range(0, 50, 3), 60], overlapping=True), Axis.fractional(41, [0, 7, 9, 30, 41]))),
+        "NHWC",
+        3,
+        13,
+    ),
+    "constant divisor": Split(Pool((Axis.regular(45, 4, stride=3, padding=2), Axis.regular(51, 3)), divisor=-7), "CNHW", 5, 4),
+    "three axes": Split(regular((17, 19, 23), (3, 2, 3), stride=2, padding="same"), "NDHWC", 2, 5),
+    "three axes NCDHW": Split(regular((17, 19, 23), (2, 3, 2), stride=1, padding="same"), "NCDHW", 2, 3),
+    "three axes, long": Split(regular((19, 23, 29), 9, stride=1, padding="same"), "NDHWC", 1, 7),
+    "three axes, strides 4 3 2": Split(
+        Pool(tuple(Axis.regular(n, 2, stride=s, padding="same") for n, s in ((32, 4), (31, 3), (30, 2)))), "NDHWC", 2, 6
+    ),
+    "four axes": Split(regular((7, 8, 9, 11), (2, 3, 3, 2), stride=2, padding="same"), "N0123C", 3, 5),
+    "four axes, mixed": Split(regular((9, 8, 7, 13), (3, 2, 1, 12), stride=1, padding="same"), "2C01N3", 2, 3),
+    "many small images": Split(regular((5, 6), (3, 2), stride=1, padding="same"), "NHWC", 700, 3),
+    "many channels": Split(regular((5, 3), (3, 2), stride=2, padding="same"), "NHWC", 2, 3001),
+    "counts that float32 cannot hold": Split(
+        Pool((Axis.regular(99, 5, stride=2, padding=2, count="window"), Axis(301, [0, 5], [9, 301], [2**25 + 1, 7]))),
+        "NHWC",
+        2,
+        3,
+    ),
+}
+
+
+@cache
+def defined(name: str, dtype: np.dtype[Any], forwards: bool) -> tuple[support.Array, support.Array]:
+    """The source of a case and what the NumPy engine makes of it."""
+    split = SPLIT[name]
+    shape = support.source_shape(split.pool, split.layout, split.batch, split.channels, forwards=forwards)
+    source = support.random_array(len(name), shape, dtype, "special" if len(name) % 3 == 0 else "plain")
+    return source, support.compute("numpy", split.pool, source, split.layout, forwards=forwards)
+
+
+@pytest.mark.parametrize("forwards", [False, True], ids=["gradient", "forward"])
+@pytest.mark.parametrize("name", SPLIT)
+def test_threads_and_instruction_sets(name: str, forwards: bool) -> None:
+    from poolgrad.engines import _native
+
+    split = SPLIT[name]
+    for dtype in support.DTYPES:
+        source, want = defined(name, dtype, forwards)
+        assert source.size + want.size > 32768
+        for isa in _native.isas():
+            for threads in support.THREADS:
+                with support.instruction_set(isa):
+                    got = support.compute("native", split.pool, source, split.layout, forwards=forwards, threads=threads)
+                support.assert_same_bits(got, want, (name, dtype, isa, threads))
+
+
+@pytest.mark.parametrize("forwards", [False, True], ids=["gradient", "forward"])
+@pytest.mark.parametrize("name", [name for k, name in enumerate(SPLIT) if k % 2])
+def test_regions_of_large_arrays(name: str, forwards: bool) -> None:
+    """Uneven stripes of the result, each from exactly the cells it needs."""
+    split, dtype = SPLIT[name], np.dtype(np.float32)
+    source, want = defined(name, dtype, forwards)
+    spatial = spatial_positions(split.layout, source.ndim)
+    sizes = split.pool.output_size if forwards else split.pool.input_size
+    edges = sorted({0, 1, sizes[0] // 3, sizes[0] // 3 + 5, sizes[0]})
+    for a, b in pairwise(edges):
+        region = [slice(a, min(b, sizes[0])), *(slice(n // 5, n) for n in sizes[1:])]
+        part = support.at(source, spatial, (split.pool.inputs_for if forwards else split.pool.cells_for)(region))
+        run = poolgrad.forward if forwards else poolgrad.gradient
+        got = run(split.pool, part, layout=split.layout, region=region, num_threads=2)
+        support.assert_same_bits(got, np.ascontiguousarray(support.at(want, spatial, region)), (name, region))
+
+
+@given(pool=support.pools(), data=st.data(), dtype=support.dtypes, seed=support.seeds, forwards=st.booleans())
+def test_any_pooling(pool: Pool, data: st.DataObject, dtype: np.dtype[Any], seed: int, forwards: bool) -> None:
+    from poolgrad.engines import _native
+
+    layout = data.draw(support.layouts(len(pool.axes)))
+    style, batch = data.draw(st.sampled_from(["plain", "special"])), data.draw(st.sampled_from([1, 2, 3]))
+    channels = data.draw(st.sampled_from([1, 3, 4, 7, 8, 15, 16, 17, 33]))
+    source = support.random_array(seed, support.source_shape(pool, layout, batch, channels, forwards=forwards), dtype, style)
+    want = support.compute("numpy", pool, source, layout, forwards=forwards)
+    with support.instruction_set(data.draw(st.sampled_from(_native.isas()))):
+        support.assert_same_bits(support.compute("native", pool, source, layout, forwards=forwards), want)
+    run = poolgrad.forward if forwards else poolgrad.gradient
+    support.assert_same_bits(run(pool, source, layout=layout), want)
+
+
+@given(
+    pool=support.pools(sizes=support.LARGE), data=st.data(), dtype=support.dtypes, seed=support.seeds, forwards=st.booleans()
+)
+def test_any_large_pooling(pool: Pool, data: st.DataObject, dtype: np.dtype[Any], seed: int, forwards: bool) -> None:
+    """Enough channels to be worth several threads, whatever the geometry."""
+    from poolgrad.engines import _native
+
+    layout = data.draw(support.layouts(len(pool.axes)))
+    batch, channels = data.draw(st.sampled_from([1, 2, 5])), data.draw(st.sampled_from([1, 2, 3, 5, 8, 12, 16, 31, 65, 260]))
+    while batch * channels > 1 and batch * channels * np.prod(pool.input_size) > 300_000:
+        batch, channels = 1, (channels + 1) // 2
+    shape = support.source_shape(pool, layout, batch, channels, forwards=forwards)
+    source = support.random_array(seed, shape, dtype)
+    want = support.compute("numpy", pool, source, layout, forwards=forwards)
+    isa, threads = data.draw(st.sampled_from(_native.isas())), data.draw(st.sampled_from(support.THREADS))
+    with support.instruction_set(isa):
+        got = support.compute("native", pool, source, layout, forwards=forwards, threads=threads)
+    support.assert_same_bits(got, want)
+
+
+@given(pool=support.pools(), data=st.data(), dtype=support.dtypes, seed=support.seeds, forwards=st.booleans())
+def test_any_memory(pool: Pool, data: st.DataObject, dtype: np.dtype[Any], seed: int, forwards: bool) -> None:
+    """Strided, transposed, reversed, misaligned and read-only sources; the same for results; added to or replaced."""
+    layout = data.draw(support.layouts(len(pool.axes)))
+    channels, accumulate = data.draw(st.sampled_from([1, 3, 17])), not forwards and data.draw(st.booleans())
+    source = support.random_array(seed, support.source_shape(pool, layout, 2, channels, forwards=forwards), dtype)
+    old = support.random_array(seed + 1, support.result_shape(pool, source.shape, layout, forwards=forwards), dtype)
+    want = support.compute("numpy", pool, source, layout, forwards=forwards, out=old.copy(), accumulate=accumulate)
+    arranged = support.in_memory(source, data.draw(st.sampled_from(support.VIEWS)))
+    out = support.in_memory(old, data.draw(st.sampled_from(support.VIEWS[:-1])))
+    if forwards:
+        assert poolgrad.forward(pool, arranged, layout=layout, out=out) is out
+    else:
+        assert poolgrad.gradient(pool, arranged, layout=layout, out=out, accumulate=accumulate) is out
+    support.assert_same_bits(np.ascontiguousarray(out), want)
+    support.assert_same_bits(np.ascontiguousarray(arranged), source, "the source has changed")
+
+
+@pytest.mark.parametrize("out_view", support.VIEWS[:-1])
+@pytest.mark.parametrize("view", support.VIEWS)
+@pytest.mark.parametrize("name", ["3x3 s2 same NHWC", "3x3 s1 same three channels", "window 15 NCHW", "three axes"])
+def test_memory_of_large_arrays(name: str, view: str, out_view: str) -> None:
+    split = SPLIT[name]
+    for forwards in (False, True):
+        source, want = defined(name, np.dtype(np.float32), forwards)
+        out = support.in_memory(np.zeros_like(want), out_view)
+        arranged = support.in_memory(source, view)
+        support.compute("native", split.pool, arranged, split.layout, forwards=forwards, out=out, threads=3)
+        support.assert_same_bits(np.ascontiguousarray(out), want)
+
+
+def test_a_strided_result_leaves_its_gaps_alone() -> None:
+    split = SPLIT["3x3 s2 same NHWC"]
+    source, want = defined("3x3 s2 same NHWC", np.dtype(np.float32), False)
+    wide = np.full([n + 3 for n in want.shape], 5, dtype=want.dtype)
+    inner = (slice(1, -2),) * want.ndim
+    support.compute("native", split.pool, source, split.layout, forwards=False, out=wide[inner], threads=2)
+    support.assert_same_bits(np.ascontiguousarray(wide[inner]), want)
+    wide[inner] = 5
+    assert (wide == 5).all()
+
+
+@given(pool=support.pools(), data=st.data(), dtype=support.dtypes, seed=support.seeds, forwards=st.booleans())
+def test_any_region(pool: Pool, data: st.DataObject, dtype: np.dtype[Any], seed: int, forwards: bool) -> None:
+    layout = data.draw(support.layouts(len(pool.axes)))
+    source = support.random_array(seed, support.source_shape(pool, layout, 2, 5, forwards=forwards), dtype, "special")
+    spatial = spatial_positions(layout, source.ndim)
+    whole = support.compute("numpy", pool, source, layout, forwards=forwards)
+    needed, run = (pool.inputs_for, poolgrad.forward) if forwards else (pool.cells_for, poolgrad.gradient)
+    sizes = pool.output_size if forwards else pool.input_size
+    for region in [data.draw(support.regions(sizes)), *cuts(sizes)][:12]:
+        got = run(pool, support.at(source, spatial, needed(region)), layout=layout, region=region)
+        support.assert_same_bits(got, np.ascontiguousarray(support.at(whole, spatial, region)), region)
+
+
+STREAMED = {
+    "NHWC, rows of 4 mod 64 bytes": (Split(regular((113, 131), 3, stride=2, padding="same"), "NHWC", 3, 97), np.float32),
+    "NHWC, three channels": (Split(regular((1021, 1531), 2), "NHWC", 1, 3), np.float32),
+    "NCHW, odd rows": (Split(regular((211, 307), 3, stride=2, padding="same"), "NCHW", 7, 11), np.float32),
+    "NCHW, 2x2": (Split(regular((512, 515), 2), "NCHW", 2, 9), np.float32),
+    "float64": (Split(regular((213, 217), 5, stride=1, padding="same"), "NHWC", 3, 17), np.float64),
+    "float16": (Split(regular((233, 241), 3, stride=1, padding="same"), "NHWC", 5, 31), np.float16),
+    "bfloat16 NCHW": (Split(regular((233, 241), 2, stride=3, padding="same"), "NCHW", 5, 31), support.DTYPES[1]),
+    "long NHWC": (Split(regular((301, 303), 63, stride=1, padding="same"), "NHWC", 3, 17), np.float32),
+    "long NCHW": (Split(regular((301, 303), 15, stride=1, padding="same"), "NCHW", 3, 17), np.float32),
+    "global": (Split(Pool((Axis.whole(7), Axis.whole(9))), "NHWC", 70, 1001), np.float32),
+    "three axes": (Split(regular((33, 65, 67), 3, stride=2, padding="same"), "NDHWC", 1, 31), np.float32),
+    "a bare row": (Split(Pool((Axis.regular(4_200_011, 3, stride=1, padding="same"),)), "L", 1, 1), np.float32),
+}
+
+
+@pytest.mark.parametrize("name", STREAMED)
+def test_results_beyond_the_cache(name: str) -> None:
+    """Above 16 MiB results may be written past the cache: whole lines, but never a byte more."""
+    split, kind = STREAMED[name]
+    shape = support.source_shape(split.pool, split.layout, split.batch, split.channels, forwards=False)
+    dy = support.random_array(3, shape, np.dtype(kind))
+    want = support.compute("numpy", split.pool, dy, split.layout, forwards=False)
+    assert want.nbytes > 16 << 20
+    for threads in (1, 3):
+        got = poolgrad.gradient(split.pool, dy, layout=split.layout, num_threads=threads)
+        support.assert_same_bits(got, want)
+    guarded = np.full(want.size + 64, 5, dtype=dy.dtype)
+    for offset in (3, 16):
+        guarded[:] = 5
+        out = guarded[offset : offset + want.size].reshape(want.shape)
+        poolgrad.gradient(split.pool, dy, layout=split.layout, out=out, num_threads=2)
+        support.assert_same_bits(out, want)
+        assert (guarded[:offset] == 5).all()
+        assert (guarded[offset + want.size :] == 5).all()
+
+
+def test_forward_beyond_the_cache() -> None:
+    pool = regular((301, 303), 3, stride=1, padding="same")
+    for layout in ("NHWC", "NCHW"):
+        x = support.random_array(4, support.source_shape(pool, layout, 3, 17, forwards=True), np.dtype(np.float32))
+        want = support.compute("numpy", pool, x, layout, forwards=True)
+        assert want.nbytes > 16 << 20
+        for threads in (1, 2):
+            support.assert_same_bits(poolgrad.forward(pool, x, layout=layout, num_threads=threads), want)
+
+
+def test_accumulating_beyond_the_cache() -> None:
+    split, _ = STREAMED["NHWC, rows of 4 mod 64 bytes"]
+    for dtype in support.DTYPES:
+        shape = support.source_shape(split.pool, split.layout, 2 * split.batch, split.channels, forwards=False)
+        dy = support.random_array(5, shape, dtype)
+        old = support.random_array(6, support.result_shape(split.pool, shape, split.layout, forwards=False), dtype)
+        want = support.compute("numpy", split.pool, dy, split.layout, forwards=False, out=old.copy(), accumulate=True)
+        got = poolgrad.gradient(split.pool, dy, layout=split.layout, out=old, accumulate=True, num_threads=2)
+        support.assert_same_bits(got, want)

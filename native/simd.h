@@ -2,7 +2,7 @@
 //
 // Everything lives in a namespace named after the instruction set, so that one source can be compiled several times and
 // the linker can never pick a wide copy of an inline function for a narrow machine. For the same reason the kernels use
-// no standard-library templates.
+// nothing of the standard library but element access, which is always inlined.
 #pragma once
 
 #include <cstdint>

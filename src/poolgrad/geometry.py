@@ -280,7 +280,7 @@ class Pool:
             for cls in axis.classes:
                 a = len(range(cls.inputs.start or 0, box.start, cls.inputs.step or 1))
                 b = len(range(cls.inputs.start or 0, box.stop, cls.inputs.step or 1))
-                meets[cls.cells] = (cls.start < b) & (cls.stop > a) & (cls.start < cls.stop)
+                meets[cls.cells] = (a < b) & (cls.start < b) & (cls.stop > a) & (cls.start < cls.stop)
             hits = np.flatnonzero(meets)
             needed.append(slice(int(hits[0]), int(hits[-1]) + 1) if len(hits) else slice(0, 0))
         return tuple(needed)

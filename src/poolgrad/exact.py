@@ -26,11 +26,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from .arguments import Ints, Padding, as_sizes, regular
 from .arrays import check_source
 from .errors import PoolGradTypeError, PoolGradValueError
 from .geometry import Axis, Pool
 from .layout import default_layout, spatial_positions
-from .ops import Ints, Padding, _regular, _sizes
 
 __all__ = ["LIMIT", "avg_pool", "avg_pool_grad", "forward", "gradient", "ulps"]
 
@@ -108,7 +108,7 @@ def avg_pool(
     """
     source, spatial = _placed("x", x, layout)
     sizes = tuple(source.shape[p] for p in spatial)
-    return forward(_regular(sizes, window, stride, padding, dilation, count, divisor, ceil_mode), source, layout)
+    return forward(regular(sizes, window, stride, padding, dilation, count, divisor, ceil_mode), source, layout)
 
 
 def avg_pool_grad(
@@ -131,12 +131,12 @@ def avg_pool_grad(
     array([1.5, 1.5, 4. ])
     """
     source, spatial = _placed("dy", dy, layout)
-    shape = _sizes("input_shape", input_shape)
+    shape = as_sizes("input_shape", input_shape)
     outer = [d for d in range(source.ndim) if d not in spatial]
     if len(shape) != source.ndim or any(shape[d] != source.shape[d] for d in outer):
         raise PoolGradValueError(f"input_shape {shape} does not agree with dy of shape {source.shape}")
     sizes = tuple(shape[p] for p in spatial)
-    return gradient(_regular(sizes, window, stride, padding, dilation, count, divisor, ceil_mode), source, layout)
+    return gradient(regular(sizes, window, stride, padding, dilation, count, divisor, ceil_mode), source, layout)
 
 
 def ulps(got: Array, want: Array) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from .errors import PoolGradTypeError
 from .geometry import Axis, Pool
 
 __all__ = ["explain"]
@@ -26,6 +27,8 @@ def explain(pool: Pool) -> str:
           3  1/3·dy[1]
           4  1/3·dy[1]
     """
+    if not isinstance(pool, Pool):
+        raise PoolGradTypeError(f"pool must be a poolgrad.Pool, got {pool!r}")
     names = NAMES.get(len(pool.axes), "".join(str(k % 10) for k in range(len(pool.axes))))
     parts = [_axis(name, axis, pool.divisor is None) for name, axis in zip(names, pool.axes, strict=True)]
     if pool.divisor is not None:

@@ -21,7 +21,7 @@ import numpy as np
 from .errors import PoolGradTypeError, PoolGradValueError
 from .tables import Ints, Sums, Table, reach_of
 
-__all__ = ["COUNTS", "MAX_LENGTH", "Axis", "Piece", "Pool", "Region", "integer"]
+__all__ = ["COUNTS", "MAX_LENGTH", "Axis", "Piece", "Pool", "Region", "integer", "places"]
 
 COUNTS = ("inside", "padded", "window")
 MAX_LENGTH = 1 << 28
@@ -51,6 +51,17 @@ def _length(name: str, value: object, least: int) -> int:
     return length
 
 
+def _integers(name: str, values: object) -> Ints:
+    """A column of a table: a copy of `values` in 64-bit integers, refused if that would change them."""
+    try:
+        given = np.asarray(values)
+    except ValueError:
+        given = np.asarray(None)
+    if given.ndim != 1 or (len(given) and given.dtype.kind not in "iu") or (given > 2**63 - 1).any():
+        raise PoolGradTypeError(f"{name} must be integers in one row, got {values!r}")
+    return given.astype(np.int64)
+
+
 @dataclass(frozen=True, eq=False)
 class Axis:
     """One spatial axis: its size and, per output cell, what the cell covers and divides by.
@@ -70,8 +81,8 @@ class Axis:
         _length("size", self.size, 0)
         integer("step", self.step, 1)
         for name in ("start", "stop", "count"):
-            values = np.array(getattr(self, name), dtype=np.int64)
-            if values.ndim != 1 or len(values) != len(self.start):
+            values = _integers(name, getattr(self, name))
+            if values.shape != np.shape(self.start):
                 raise PoolGradValueError(f"{name} must hold one number per cell, got shape {values.shape}")
             values.flags.writeable = False
             object.__setattr__(self, name, values)
@@ -108,16 +119,10 @@ class Axis:
         ceil_mode: bool = False,
     ) -> Axis:
         """Evenly spaced windows: what TensorFlow, PyTorch, ONNX, DirectML and JAX call average pooling."""
-        size = _length("input size", size, 0)
-        window = integer("window", window, 1)
-        stride = window if stride is None else integer("stride", stride, 1)
-        dilation = integer("dilation", dilation, 1)
-        if count not in COUNTS:
+        before, after, cells = places(size, window, stride, padding, dilation, ceil_mode)
+        if not isinstance(count, str) or count not in COUNTS:
             raise PoolGradValueError(f"count must be one of {', '.join(map(repr, COUNTS))}, got {count!r}")
-        before, after, cells = _places(size, window, stride, padding, dilation, ceil_mode)
-        stride = min(stride, MAX_SPAN)  # a larger one has a single cell
-        if cells > MAX_LENGTH:
-            raise PoolGradValueError(f"an axis may have at most {MAX_LENGTH} cells, got {cells}")
+        stride = min(window if stride is None else stride, MAX_SPAN)  # a larger one has a single cell
         begin = np.arange(cells, dtype=np.int64) * stride - before
         first = np.maximum(0, -(begin // dilation))
         last = np.minimum(window - 1, (size - 1 - begin) // dilation)
@@ -149,14 +154,16 @@ class Axis:
         Axis(size=5, cells=2): [0:3)/3 [2:5)/3
         """
         size = _length("input size", size, 0)
-        edges = np.asarray(sequence)
-        if edges.ndim != 1 or len(edges) < 2 or edges.dtype.kind not in "iu":
-            raise PoolGradValueError(f"a pooling sequence must be two or more integers in one row, got {sequence!r}")
-        edges = edges.astype(np.int64)
+        try:
+            edges = _integers("a pooling sequence", sequence)
+        except PoolGradTypeError as refusal:
+            raise PoolGradValueError(str(refusal)) from None
+        if len(edges) < 2:
+            raise PoolGradValueError(f"a pooling sequence must hold two or more integers, got {sequence!r}")
         if (edges < 0).any() or (np.diff(edges) < 0).any():
             raise PoolGradValueError(f"a pooling sequence must start at 0 or above and never decrease, got {edges.tolist()}")
         start = np.minimum(edges[:-1], size)
-        stop = np.maximum(np.minimum(edges[1:] + int(overlapping), size), start)
+        stop = np.maximum(np.minimum(np.minimum(edges[1:], size) + int(overlapping), size), start)
         return cls(size, start, stop, np.maximum(stop - start, 1), allow_empty=allow_empty)
 
     @classmethod
@@ -242,11 +249,15 @@ class Pool:
     divisor: int | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.axes, Sequence) or not all(isinstance(axis, Axis) for axis in self.axes):
+            raise PoolGradTypeError(f"axes must be a sequence of Axis, got {self.axes!r}")
         object.__setattr__(self, "axes", tuple(self.axes))
         if not self.axes:
             raise PoolGradValueError("a pooling needs at least one spatial axis, got none")
         if self.divisor is not None:
-            integer("divisor", abs(self.divisor) if isinstance(self.divisor, int) else self.divisor, 1)
+            object.__setattr__(self, "divisor", integer("divisor", self.divisor, -(2**63) + 1))
+            if self.divisor == 0:
+                raise PoolGradValueError("divisor must not be 0")
             if self.divisor < 0 and any((axis.stop <= axis.start).any() for axis in self.axes):
                 raise PoolGradValueError(f"divisor must be positive where a window may hold no input, got {self.divisor}")
         elif prod(int(axis.count.max(initial=1)) for axis in self.axes) > 2**63 - 1:
@@ -294,6 +305,8 @@ class Pool:
         return self._pieces(region, self.input_size, forward=False)
 
     def _boxes(self, region: Region, sizes: tuple[int, ...]) -> list[tuple[Axis, slice]]:
+        if not isinstance(region, Sequence) or not all(part is None or _plain(part) for part in region):
+            raise PoolGradTypeError(f"region must be a sequence of slices (or None for a whole axis), got {region!r}")
         if len(region) != len(self.axes):
             raise PoolGradValueError(f"region must hold one slice per spatial axis ({len(self.axes)}), got {len(region)}")
         boxes = []
@@ -321,14 +334,32 @@ class Pool:
         return tuple(pieces)
 
 
-def _places(
+def _plain(part: object) -> bool:
+    bounds = (part.start, part.stop, part.step) if isinstance(part, slice) else ("not a slice",)
+    return all(bound is None or isinstance(bound, (int, np.integer)) for bound in bounds)
+
+
+def places(
+    size: int, window: int, stride: int | None, padding: str | int | tuple[int, int], dilation: int, ceil_mode: bool
+) -> tuple[int, int, int]:
+    """Padding before, padding after, and the number of cells of a regular axis, before any table is made."""
+    size = _length("input size", size, 0)
+    window = integer("window", window, 1)
+    stride = window if stride is None else integer("stride", stride, 1)
+    dilation = integer("dilation", dilation, 1)
+    before, after, cells = _padded(size, window, stride, padding, dilation, ceil_mode)
+    if cells > MAX_LENGTH:
+        raise PoolGradValueError(f"an axis may have at most {MAX_LENGTH} cells, got {cells}")
+    return before, after, cells
+
+
+def _padded(
     size: int, window: int, stride: int, padding: str | int | tuple[int, int], dilation: int, ceil_mode: bool
 ) -> tuple[int, int, int]:
-    """Padding before, padding after, and the number of cells."""
     reach = (window - 1) * dilation + 1
     if reach > MAX_SPAN:
         raise PoolGradValueError(f"window {window} with dilation {dilation} spans {reach} inputs; at most {MAX_SPAN} are allowed")
-    if padding in ("same", "same_lower"):
+    if isinstance(padding, str) and padding in ("same", "same_lower"):
         cells = -(-size // stride)
         total = max(0, (cells - 1) * stride + reach - size)
         before = (total + (padding == "same_lower")) // 2
@@ -339,8 +370,10 @@ def _places(
                 f"padding must be 'valid', 'same', 'same_lower', an int or (before, after) pairs, got {padding!r}"
             )
         padding = 0
-    before, after = (padding, padding) if isinstance(padding, (int, np.integer)) else padding
-    before, after = integer("padding", before, 0), integer("padding", after, 0)
+    pair = (padding, padding) if isinstance(padding, (int, np.integer)) else padding
+    if not isinstance(pair, (Sequence, np.ndarray)) or (isinstance(pair, np.ndarray) and pair.ndim != 1) or len(pair) != 2:
+        raise PoolGradTypeError(f"padding of an axis must be an integer or a (before, after) pair, got {padding!r}")
+    before, after = integer("padding", pair[0], 0), integer("padding", pair[1], 0)
     spare = size + before + after - reach
     if spare > MAX_SPAN:
         raise PoolGradValueError(f"padding may add at most {MAX_SPAN} inputs to an axis, got ({before}, {after})")

@@ -27,7 +27,6 @@ def default_layout(rank: int) -> str:
     return named.get(rank, "N" + "".join(map(str, range(min(rank - 2, 10)))) + "C")
 
 
-@lru_cache(maxsize=256)
 def spatial_positions(layout: str, rank: int) -> tuple[int, ...]:
     """Positions of the spatial axes in the array, in logical order.
 
@@ -36,6 +35,11 @@ def spatial_positions(layout: str, rank: int) -> tuple[int, ...]:
     """
     if not isinstance(layout, str):
         raise PoolGradTypeError(f"layout must be a string such as 'NHWC', got {layout!r}")
+    return _positions(layout, rank)
+
+
+@lru_cache(maxsize=256)
+def _positions(layout: str, rank: int) -> tuple[int, ...]:
     if len(layout) != rank:
         raise PoolGradValueError(f"layout {layout!r} names {len(layout)} axes, but the array has {rank}")
     letters = sorted(set(layout) - set("NC"))

@@ -6,7 +6,7 @@ Calls are kept, so that asking for the same pooling again costs a dictionary loo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .arguments import Check, Ints, Padding, adaptive, as_sizes, fractional, regular
 from .arrays import check_fits, check_out, check_source
 from .engines import engine
-from .errors import PoolGradTypeError, PoolGradValueError
-from .geometry import Axis, Pool, Region, integer
+from .errors import PoolGradError, PoolGradMemoryError, PoolGradTypeError, PoolGradValueError
+from .geometry import Pool, Region, integer
 from .layout import default_layout, spatial_positions
 
 __all__ = [
@@ -32,8 +33,6 @@ __all__ = [
 ]
 
 Array = npt.NDArray[Any]
-Ints = int | Sequence[int]
-Padding = str | int | Sequence[int] | Sequence[tuple[int, int]]
 
 
 class Call:
@@ -61,6 +60,8 @@ class Call:
     def __call__(self, source: Array, out: Array | None, accumulate: bool, num_threads: int | None) -> Array:
         if type(source) is not np.ndarray or source.dtype not in _PLAIN:
             source = check_source(self.name, source)
+        if accumulate is not False and accumulate is not True:
+            raise PoolGradTypeError(f"accumulate must be True or False, got {accumulate!r}")
         if num_threads is not None:
             num_threads = min(integer("num_threads", num_threads, 1), 1024)
         if out is not None:
@@ -107,7 +108,12 @@ def _kept(key: tuple[Any, ...], make: Callable[[], Call]) -> Call:
     except TypeError:
         return _kept(tuple(_frozen(part) for part in key), make)
     if found is None:
-        found = make()
+        try:
+            found = make()
+        except PoolGradError:
+            raise
+        except MemoryError as short:
+            raise PoolGradMemoryError(f"the tables of this pooling do not fit this machine ({short})") from None
         if len(_calls) >= _KEPT_CALLS:
             _calls.clear()
         _calls[key] = found
@@ -128,90 +134,42 @@ def _shape_of(name: str, array: Any) -> tuple[int, ...]:
     return array.shape if type(array) is np.ndarray else check_source(name, array).shape
 
 
-def _sizes(name: str, shape: Any) -> tuple[int, ...]:
-    if isinstance(shape, (str, bytes)) or not isinstance(shape, (Iterable, np.ndarray)):
-        raise PoolGradTypeError(f"{name} must be a sequence of integers, got {shape!r}")
-    return tuple(integer(f"{name}[{k}]", n, 0) for k, n in enumerate(shape))
-
-
-def _per_axis(name: str, value: Any, axes: int) -> tuple[Any, ...]:
-    """One value per spatial axis: a single one for all, or a sequence of the right length."""
-    if isinstance(value, (str, int, np.integer)) or value is None:
-        return (value,) * axes
-    if not isinstance(value, (Sequence, np.ndarray)) or isinstance(value, bytes):
-        raise PoolGradTypeError(f"{name} must be an integer or one per spatial axis, got {value!r} ({type(value).__name__})")
-    if len(value) != axes:
-        raise PoolGradValueError(f"{name} must have one entry per spatial axis ({axes}), got {len(value)}: {value!r}")
-    return tuple(value)
-
-
-def _pairs(padding: Any, axes: int) -> tuple[Any, ...]:
-    """Padding per axis as `_places` takes it: a name, an int, or a (before, after) pair."""
-    return tuple(_pair(p) for p in _per_axis("padding", padding, axes))
-
-
-def _pair(padding: Any) -> Any:
-    if isinstance(padding, (str, int, np.integer)):
-        return padding
-    if not isinstance(padding, (Sequence, np.ndarray)) or len(padding) != 2:
-        raise PoolGradValueError(f"padding of an axis must be an integer or a (before, after) pair, got {padding!r}")
-    return tuple(padding)
-
-
-def _regular(
-    sizes: tuple[int, ...],
-    window: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    count: str,
-    divisor: int | None,
-    ceil_mode: bool,
-) -> Pool:
-    """Evenly spaced windows on axes of these sizes."""
-    n = len(sizes)
-    if isinstance(padding, str) and padding != "valid" and ceil_mode:
-        raise PoolGradValueError(f"ceil_mode applies to 'valid' or explicit padding, got padding={padding!r}")
-    per_axis = zip(
-        sizes,
-        _per_axis("window", window, n),
-        _per_axis("stride", stride, n),
-        _pairs(padding, n),
-        _per_axis("dilation", dilation, n),
-        strict=True,
-    )
-    make = partial(Axis.regular, count=count, ceil_mode=bool(ceil_mode))
-    axes = tuple(make(size, k, stride=s, padding=p, dilation=d) for size, k, s, p, d in per_axis)
-    return Pool(axes, divisor)
-
-
 def _kinds(*scalars: Any) -> tuple[type, ...]:
     """Part of a key: 2.0 and True equal 2 and 1, and must be refused whatever was asked before."""
     return tuple(map(type, scalars))
 
 
-def _forward_call(shape: tuple[int, ...], layout: str | None, make_pool: Callable[[tuple[int, ...]], Pool]) -> Call:
+def _forward_call(shape: tuple[int, ...], layout: str | None, make_pool: Callable[..., Pool]) -> Call:
     layout = default_layout(len(shape)) if layout is None else layout
     spatial = spatial_positions(layout, len(shape))
-    return Call(make_pool(tuple(shape[p] for p in spatial)), shape, layout, forwards=True)
+
+    def check(cells: tuple[int, ...]) -> None:
+        check_fits("the result", _placed(shape, spatial, cells), np.dtype(np.uint8))
+
+    return Call(make_pool(tuple(shape[p] for p in spatial), check=check), shape, layout, forwards=True)
 
 
 def _gradient_call(
-    dy_shape: tuple[int, ...], input_shape: Any, layout: str | None, make_pool: Callable[[tuple[int, ...]], Pool]
+    dy_shape: tuple[int, ...], input_shape: Any, layout: str | None, make_pool: Callable[..., Pool]
 ) -> Call:
-    shape = _sizes("input_shape", input_shape)
+    shape = as_sizes("input_shape", input_shape)
     layout = default_layout(len(shape)) if layout is None else layout
     spatial = spatial_positions(layout, len(shape))
-    pool = make_pool(tuple(shape[p] for p in spatial))
-    expected = list(shape)
-    for position, cells in zip(spatial, pool.output_size, strict=True):
-        expected[position] = cells
-    if tuple(expected) != dy_shape:
-        raise PoolGradValueError(
-            f"dy must have shape {tuple(expected)} for input_shape {shape} (layout {layout!r}), got {dy_shape}"
-        )
-    check_fits("input_shape", shape, np.dtype(np.uint8))
-    return Call(pool, dy_shape, layout, forwards=False)
+
+    def check(cells: tuple[int, ...]) -> None:
+        expected = _placed(shape, spatial, cells)
+        if expected != dy_shape:
+            raise PoolGradValueError(f"dy must have shape {expected} for input_shape {shape} (layout {layout!r}), got {dy_shape}")
+        check_fits("input_shape", shape, np.dtype(np.uint8))
+
+    return Call(make_pool(tuple(shape[p] for p in spatial), check=check), dy_shape, layout, forwards=False)
+
+
+def _placed(shape: tuple[int, ...], spatial: tuple[int, ...], cells: tuple[int, ...]) -> tuple[int, ...]:
+    placed = list(shape)
+    for position, n in zip(spatial, cells, strict=True):
+        placed[position] = n
+    return tuple(placed)
 
 
 def avg_pool(
@@ -263,7 +221,11 @@ def avg_pool(
     shape = _shape_of("x", x)
     given = (window, stride, padding, dilation, count, divisor, ceil_mode)
     key = ("f", shape, given, layout, _kinds(window, stride, dilation))
-    return _kept(key, lambda: _forward_call(shape, layout, lambda sizes: _regular(sizes, *given)))(x, out, False, num_threads)
+
+    def make(sizes: tuple[int, ...], check: Check) -> Pool:
+        return regular(sizes, *given, check)
+
+    return _kept(key, lambda: _forward_call(shape, layout, make))(x, out, False, num_threads)
 
 
 def avg_pool_grad(
@@ -298,13 +260,12 @@ def avg_pool_grad(
     shape = _shape_of("dy", dy)
     given = (window, stride, padding, dilation, count, divisor, ceil_mode)
     key = ("g", shape, input_shape, given, layout, _kinds(window, stride, dilation))
-    call = _kept(key, lambda: _gradient_call(shape, input_shape, layout, lambda sizes: _regular(sizes, *given)))
+
+    def make(sizes: tuple[int, ...], check: Check) -> Pool:
+        return regular(sizes, *given, check)
+
+    call = _kept(key, lambda: _gradient_call(shape, input_shape, layout, make))
     return call(dy, out, accumulate, num_threads)
-
-
-def _adaptive(sizes: tuple[int, ...], output_size: Any) -> Pool:
-    cells = _per_axis("output_size", output_size, len(sizes))
-    return Pool(tuple(Axis.adaptive(n, n if m is None else m) for n, m in zip(sizes, cells, strict=True)))
 
 
 def adaptive_avg_pool(
@@ -322,7 +283,7 @@ def adaptive_avg_pool(
     array([2., 4.])
     """
     shape = _shape_of("x", x)
-    make = partial(_adaptive, output_size=output_size)
+    make = partial(adaptive, output_size=output_size)
     return _kept(("af", shape, output_size, layout), lambda: _forward_call(shape, layout, make))(x, out, False, num_threads)
 
 
@@ -343,19 +304,12 @@ def adaptive_avg_pool_grad(
     """
     shape = _shape_of("dy", dy)
 
-    def make(sizes: tuple[int, ...]) -> Pool:
+    def make(sizes: tuple[int, ...], check: Check) -> Pool:
         positions = spatial_positions(default_layout(len(shape)) if layout is None else layout, len(shape))
-        return _adaptive(sizes, tuple(shape[p] for p in positions))
+        return adaptive(sizes, tuple(shape[p] for p in positions), check)
 
     key = ("ag", shape, input_shape, layout)
     return _kept(key, lambda: _gradient_call(shape, input_shape, layout, make))(dy, out, accumulate, num_threads)
-
-
-def _fractional(sizes: tuple[int, ...], sequences: Any, overlapping: bool) -> Pool:
-    if not isinstance(sequences, (Sequence, np.ndarray)) or len(sequences) != len(sizes):
-        raise PoolGradValueError(f"sequences must hold one pooling sequence per spatial axis ({len(sizes)}), got {sequences!r}")
-    rows = zip(sizes, sequences, strict=True)
-    return Pool(tuple(Axis.fractional(n, edges, overlapping=bool(overlapping)) for n, edges in rows))
 
 
 def fractional_avg_pool(
@@ -374,7 +328,7 @@ def fractional_avg_pool(
     array([12.5       ,  8.66666667])
     """
     shape = _shape_of("x", x)
-    make = partial(_fractional, sequences=sequences, overlapping=overlapping)
+    make = partial(fractional, sequences=sequences, overlapping=overlapping)
     key = ("ff", shape, sequences, overlapping, layout)
     return _kept(key, lambda: _forward_call(shape, layout, make))(x, out, False, num_threads)
 
@@ -397,7 +351,7 @@ def fractional_avg_pool_grad(
     array([1., 1., 3., 2., 2.])
     """
     shape = _shape_of("dy", dy)
-    make = partial(_fractional, sequences=sequences, overlapping=overlapping)
+    make = partial(fractional, sequences=sequences, overlapping=overlapping)
     key = ("fg", shape, input_shape, sequences, overlapping, layout)
     return _kept(key, lambda: _gradient_call(shape, input_shape, layout, make))(dy, out, accumulate, num_threads)
 
@@ -438,9 +392,13 @@ def gradient(
 
 
 def _pool_call(pool: Pool, source: Array, layout: str | None, region: Region | None, *, forwards: bool) -> Call:
+    if not isinstance(pool, Pool):
+        raise PoolGradTypeError(f"pool must be a poolgrad.Pool, got {pool!r}")
     name = "x" if forwards else "dy"
     shape = _shape_of(name, source)
     layout = default_layout(len(shape)) if layout is None else layout
+    if region is not None:
+        (pool.inputs_for if forwards else pool.cells_for)(region)
     bounds = None if region is None else tuple((r.start, r.stop, r.step) if r else None for r in region)
 
     def make() -> Call:
@@ -448,9 +406,9 @@ def _pool_call(pool: Pool, source: Array, layout: str | None, region: Region | N
         if region is not None:
             needed = (pool.inputs_for if forwards else pool.cells_for)(region)
             sizes = tuple(part.stop - part.start for part in needed)
-        call = Call(pool, shape, layout, forwards, region)
-        if tuple(shape[p] for p in call.spatial) != sizes:
+        spatial = spatial_positions(layout, len(shape))
+        if len(spatial) == len(sizes) and tuple(shape[p] for p in spatial) != sizes:
             raise PoolGradValueError(f"{name} must have spatial sizes {sizes} (layout {layout!r}), got shape {shape}")
-        return call
+        return Call(pool, shape, layout, forwards, region)
 
     return _kept((forwards, pool, shape, layout, bounds), make)

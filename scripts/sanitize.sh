@@ -34,20 +34,26 @@ for framework in torch tensorflow jax onnxruntime; do
 done
 
 # run NAME LIBRARIES ARGUMENTS...: the tests on that build. Leaks are the interpreter's own. Fewer random examples keep it
-# within minutes. Addresses are fixed since ThreadSanitizer's shadow does not fit every random layout.
+# within minutes. Addresses are fixed since ThreadSanitizer's shadow does not fit every random layout. Reports go into a
+# file: the tests catch what is written to the terminal.
 run() {
     local name=$1 libraries=$2
     shift 2
+    local log=$PWD/.sanitize/$name/report
+    rm -f "$log".*
     echo "== $name =="
     setarch "$(uname -m)" -R env \
-        ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1 \
+        ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:log_path="$log" \
+        UBSAN_OPTIONS=print_stacktrace=1:log_path="$log" \
+        TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:suppressions="$PWD/scripts/tsan.supp":log_path="$log" \
         POOLGRAD_TEST_EXAMPLES="${POOLGRAD_TEST_EXAMPLES:-40}" \
         PYTHONPATH=".sanitize/$name/package:.sanitize/absent" LD_PRELOAD="$libraries" \
-        "$python" -m pytest -p no:cacheprovider -q tests "$@"
+        "$python" -m pytest -p no:cacheprovider -q tests "$@" || { cat "$log".* 2>/dev/null; return 1; }
 }
 
+status=0
 build address address,undefined
-run address "$(library libasan.so) $(library libstdc++.so)" "$@"
-
+run address "$(library libasan.so) $(library libstdc++.so)" "$@" || status=1
 build thread thread
-run thread "$(library libtsan.so) $(library libstdc++.so)" -k "thread or fork or process" "$@"
+run thread "$(library libtsan.so) $(library libstdc++.so)" -k "thread or fork or process" "$@" || status=1
+exit $status

@@ -37,10 +37,13 @@ def options() -> argparse.Namespace:
 
 def main() -> None:
     asked = options()
+    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     limit_threads(asked.threads)
     peers = [] if asked.no_peers else load(asked.peers, asked.threads)
     facts = report.about(peers, asked.threads)
     print(report.note(report.command(), facts))
+    if busy > 0.5:
+        print(f"WARNING: this machine was busy when the run began (load {busy:.1f}); its numbers will not be good ones")
     if asked.tiny:
         return tiny(peers, facts, asked)
     settings = Settings(asked.threads, asked.rounds or (3 if asked.quick else 15), asked.allocate, 0.5 if asked.quick else 3.0)

@@ -145,10 +145,12 @@ private:
 std::atomic<Pool*> the_pool{nullptr};
 std::mutex* making = new std::mutex;
 
+#if !defined(_WIN32)
 void forget_pool() {
     the_pool.store(nullptr);
     making = new std::mutex;
 }
+#endif
 
 Pool& pool() {
     if (Pool* p = the_pool.load()) return *p;

@@ -248,9 +248,9 @@ def test_calls_are_kept() -> None:
 
 def test_kept_calls_do_not_grow_without_bound() -> None:
     x = np.zeros((1, 4, 4, 1), np.float32)
-    for k in range(ops._KEPT_CALLS + 10):
+    for k in range(ops.KEPT_CALLS + 10):
         poolgrad.avg_pool(x, 2, divisor=k + 1)
-    assert len(ops._calls) <= ops._KEPT_CALLS
+    assert len(ops._calls) <= ops.KEPT_CALLS
 
 
 def test_a_wrong_call_is_wrong_after_a_right_one() -> None:

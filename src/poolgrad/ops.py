@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from . import far
 from .arguments import Check, Ints, Padding, adaptive, as_sizes, fractional, regular
 from .arrays import check_fits, check_out, check_source
 from .engines import engine
@@ -40,6 +41,7 @@ class Call:
 
     def __init__(self, pool: Pool, source_shape: tuple[int, ...], layout: str, forwards: bool, region: Region | None = None):
         self.pool, self.source_shape, self.name = pool, source_shape, "x" if forwards else "dy"
+        self.elements = sum(pool.input_size) + sum(pool.output_size)
         self.spatial = spatial_positions(layout, len(source_shape))
         if len(self.spatial) != len(pool.axes):
             raise PoolGradValueError(f"layout {layout!r} has {len(self.spatial)} spatial axes, the pooling {len(pool.axes)}")
@@ -79,12 +81,12 @@ class Call:
         else:
             for piece in self.pieces:
                 part, place = self._view(source, piece.take), self._view(result, piece.put)
-                engine().run(piece.sums, part, place, self.spatial, accumulate=accumulate, threads=num_threads)
+                far.run(piece.sums, part, place, self.spatial, accumulate=accumulate, threads=num_threads)
         return out if out is not None else result
 
     def _is_whole(self) -> bool:
         """Whether one engine call on the arrays themselves does all of it: no residue classes to pick out."""
-        if len(self.pieces) != 1:
+        if len(self.pieces) != 1 or far.is_far(self.pieces[0].sums):
             return False
         tables = zip(self.pieces[0].sums.tables, self.spatial, strict=True)
         return all((t.rows, t.positions) == (self.source_shape[p], self.result_shape[p]) for t, p in tables)
@@ -97,7 +99,9 @@ class Call:
 
 
 _PLAIN = frozenset([np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.float16)])
-_KEPT_CALLS = 1024
+KEPT_CALLS, KEPT_ELEMENTS = 1024, 1 << 22
+"""Calls that are kept, and the inputs and cells that their tables may hold in all."""
+
 _calls: dict[Hashable, Call] = {}
 
 
@@ -114,9 +118,10 @@ def _kept(key: tuple[Any, ...], make: Callable[[], Call]) -> Call:
             raise
         except MemoryError as short:
             raise PoolGradMemoryError(f"the tables of this pooling do not fit this machine ({short})") from None
-        if len(_calls) >= _KEPT_CALLS:
+        if len(_calls) >= KEPT_CALLS or sum(call.elements for call in _calls.values()) + found.elements > KEPT_ELEMENTS:
             _calls.clear()
-        _calls[key] = found
+        if found.elements <= KEPT_ELEMENTS:
+            _calls[key] = found
     return found
 
 

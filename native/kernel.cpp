@@ -6,6 +6,7 @@
 // ones keep them all. A last axis that adds nothing is spread only when the result is written: copying commutes with
 // every sum.
 #include "floor.h"
+#include "images.h"
 #include "rows.h"
 #include "weave.h"
 
@@ -54,16 +55,39 @@ public:
         const Span w = plan_.divide_first ? need_[K - 1] : Span{a_[K - 1], b_[K - 1]};
         divider_.begin(plan_, last.count.data() + w.a - (plan_.divide_first ? last.base : 0), w.b - w.a, channels_, divided_rows(plan_), at(plan_.scratch.divisors));
         streaming_ = plan_.streaming && !plan_.gather;
-        char* target = plan_.gather ? reinterpret_cast<char*>(finished_) : result;
-        if (program_[0]) run_long(source, target);
+        char* target = plan_.gather ? begin_gathering(result) : result;
+        if (plan_.whole_images) run_images(source, target);
+        else if (program_[0]) run_long(source, target);
         else if (K == 2 && plan_.rows == Rows::packed && !plan_.spread_late && !program_[1] && plan_.chunk < b_[1] - a_[1]) run_interleaved(source, target);
         else run_short(source, target);
-        const int64_t bytes = (b_[0] - a_[0]) * plan_.steps[0].result_stride;
-        if (plan_.gather) stream_copy(result, target, bytes);
+        if (plan_.gather) end_gathering(target, (b_[0] - a_[0]) * plan_.steps[0].result_stride);
     }
 
 private:
     A* at(size_t offset) const { return reinterpret_cast<A*>(scratch_ + offset); }
+
+    // A box whose rows do not fill whole lines is finished in scratch, as far from a line's beginning as in the result; whole
+    // lines are passed on as they are completed.
+    char* begin_gathering(char* result) {
+        char* target = reinterpret_cast<char*>(finished_) + (LINE - to_line(result)) % LINE;
+        passed_ = target + to_line(result);
+        apart_ = result - target;
+        return target;
+    }
+
+    void pass_on(const char* until) {
+        const int64_t bytes = (until - passed_) / LINE * LINE;
+        if (bytes <= 0) return;
+        stream_lines(passed_ + apart_, passed_, bytes);
+        passed_ += bytes;
+    }
+
+    void end_gathering(char* target, int64_t bytes) {
+        const int64_t head = least(to_line(target), bytes);
+        std::memcpy(target + apart_, target, size_t(head));
+        pass_on(target + bytes);
+        if (head < bytes) std::memcpy(passed_ + apart_, passed_, size_t(target + bytes - passed_));
+    }
 
     // The divisor's share of row `row` of axis k, where the division comes first; of position i, where it comes last.
     int64_t count_of_row(int k, int64_t row) const {
@@ -79,6 +103,12 @@ private:
         const int64_t* count = plan_.axes[k]->count.data() + i;
         for (int64_t j = 1; j < n; ++j) if (count[j] != count[0]) return j;
         return n;
+    }
+
+    void run_images(const char* source, char* result) {
+        if constexpr (sizeof(S) == sizeof(A)) sum_images<A>(plan_, source, channels_, spread_, source_ + plan_.source_bytes, row_in_);
+        const A* sums = spread_;
+        write_sum<S, A>(result, &sums, 1, channels_, plan_.divisor, streaming_);
     }
 
     // First axis, short intervals: a ring of blocks.
@@ -108,6 +138,7 @@ private:
             }
             n = alike(0, i, n);
             emit(p, int(hi - lo), i, n, to);
+            if (plan_.gather) pass_on(to + n * plan_.steps[0].result_stride);
         }
     }
 
@@ -314,7 +345,7 @@ private:
 
     // Rows that can be woven where they lie: packed, not to be divided, and with room around them in the source.
     const A* rows_in_place(int k, const char* from, int64_t n) const {
-        constexpr int64_t item = sizeof(A), before = VECTOR_BYTES, after = 2 * VECTOR_BYTES;
+        constexpr int64_t item = sizeof(A), before = VECTOR_BYTES, after = 3 * VECTOR_BYTES;
         if (sizeof(S) != sizeof(A) || plan_.divide_first || plan_.source_bytes == 0) return nullptr;
         const bool packed = plan_.steps[K - 1].source_stride == channels_ * item && (channels_ == 1 || plan_.channel_source == item) &&
                             plan_.steps[k].source_stride == in_ * item && reinterpret_cast<uintptr_t>(from) % sizeof(A) == 0;
@@ -410,6 +441,8 @@ private:
     int64_t channels_, in_, out_;  // elements of a source row and of a result row
     int64_t block_;                // elements between the blocks of the first axis
     bool streaming_;
+    char* passed_;      // of a gathered box: what has been written already
+    int64_t apart_;     // from there to its place in the result
     int64_t a_[MAX_AXES], b_[MAX_AXES], inner_[MAX_AXES];
     Span need_[MAX_AXES];
     const Program* program_[MAX_AXES];

@@ -10,10 +10,11 @@ namespace {
 constexpr int64_t GOOD_SCRATCH = 5 << 20;   // bytes that stay in a core's own cache
 constexpr int64_t MOST_SCRATCH = 6 << 20;
 constexpr int64_t TILE = 512;                 // columns of a long first axis summed and written at a time
-constexpr int64_t CHUNK = 1536;               // elements made and written at a time
-constexpr int64_t APART = 256;                // channels taken at a time that lie apart in the source
+constexpr int64_t CHUNK = 576;               // elements made and written at a time
+constexpr int64_t APART = 240;                // channels taken at a time that lie apart in the source
 constexpr int64_t SUM_COLUMNS = 128;          // most columns a program runs on at once
 constexpr int64_t TURNED = 16, TURNED_LONG = 64, TURNED_ELEMENTS = 1 << 18;
+constexpr int64_t IMAGES = 1024;               // images summed to a cell each at a time
 constexpr int64_t WOVEN_ROW = 8192;           // elements of the longest row worth an index table
 constexpr int64_t GATHER_BYTES = 128 << 10;
 constexpr int64_t FOLDED_IMAGE = 1 << 13;     // elements of an image worth computing together with its neighbours
@@ -155,6 +156,38 @@ void ensure_two_axes(Plan& p) {
     p.steps.insert(p.steps.begin(), first);
 }
 
+// Whether the first vector's picks, moved on evenly, do for all: then the kernel need not look each of them up. Without
+// masks an absent lane is known by its index, so the same lanes must be absent throughout.
+void find_even(Weave& w, int64_t vectors, int64_t lanes, bool masks) {
+    if (lanes * w.row_in % w.row_out || w.picks == Picks::far) return;
+    const int64_t step = lanes * w.row_in / w.row_out, absent = INT64_MIN;
+    std::vector<int64_t> element(size_t(w.terms * lanes), absent), offset(size_t(w.terms), 0);
+    for (int64_t at = 0; at < vectors * w.terms; ++at)
+        for (int64_t l = 0; l < lanes; ++l) {
+            const int32_t index = w.index[size_t(at * lanes + l)];
+            int64_t& known = element[size_t(at % w.terms * lanes + l)];
+            const int64_t here = index < 0 ? absent : w.offset[size_t(at)] + index - at / w.terms * step;
+            if (at < w.terms || (masks && known == absent)) known = here;
+            else if (here != known && !(masks && here == absent)) return;
+        }
+    for (int64_t t = 0; t < w.terms; ++t) {
+        int64_t least = INT64_MAX, most = INT64_MIN;
+        for (int64_t l = 0; l < lanes; ++l) {
+            const int64_t e = element[size_t(t * lanes + l)];
+            if (e == absent) continue;
+            least = std::min(least, w.picks == Picks::in_order ? e - l : e);
+            most = std::max(most, e);
+        }
+        if (least == INT64_MAX || most - least >= (w.picks == Picks::two_loads ? 2 : 1) * lanes) return;
+        offset[size_t(t)] = least;
+    }
+    for (int64_t k = 0; k < w.terms * lanes; ++k)
+        w.index[size_t(k)] = element[size_t(k)] == absent ? -1 : int32_t(element[size_t(k)] - offset[size_t(k / lanes)]);
+    std::copy(offset.begin(), offset.end(), w.offset.begin());
+    w.step = step;
+    w.even = true;
+}
+
 // Index tables for a short last axis, if they are not too large.
 bool make_weave(Plan& p, int64_t lanes) {
     const Axis& axis = *p.axes.back();
@@ -208,7 +241,21 @@ bool make_weave(Plan& p, int64_t lanes) {
             }
             w.offset[at] = offset;
         }
+    find_even(w, vectors, lanes, lanes * accumulator_size(p.dtype) == 64);
     return true;
+}
+
+// Whether each image is summed to one cell, images lying packed in the source while the cells lie packed in the result.
+bool sums_images(const Plan& p) {
+    const int64_t item = size_of(p.dtype);
+    if (p.divide_first || p.accumulate || item != accumulator_size(p.dtype) || p.channels < FEW_CHANNELS || p.channel_source % item || p.source_bytes == 0) return false;
+    int64_t packed = item;
+    for (size_t k = p.axes.size(); k-- > 0;) {
+        const Axis& a = *p.axes[k];
+        if (a.positions != 1 || a.rows < 1 || a.base != 0 || a.lo[0] != 0 || a.hi[0] != a.rows || (a.rows > 1 && p.steps[k].source_stride != packed)) return false;
+        packed *= a.rows;
+    }
+    return p.channel_source >= packed;
 }
 
 void choose_rows(Plan& p, int64_t lanes) {
@@ -248,7 +295,7 @@ int64_t sum_columns(const Plan& p, int k) {
 // Lay out a box's scratch; returns its size in bytes.
 int64_t lay_out(Plan& p) {
     const int K = p.rank();
-    const int64_t item = accumulator_size(p.dtype), line = 64 / item, spare = 128 / item;
+    const int64_t item = accumulator_size(p.dtype), line = 64 / item, spare = 192 / item;
     size_t next = 64;  // a woven row may be read a vector early
     auto take = [&](int64_t elements) { size_t at = next; next += size_t(round_up((elements + spare) * item, 64)); return at; };
     std::vector<int64_t> rows(static_cast<size_t>(K));
@@ -264,12 +311,14 @@ int64_t lay_out(Plan& p) {
     p.scratch.ring = take(p.ring_rows * (K == 2 ? block[1] : padded_row(block[1], item)));
     for (int k = 1; k < K - 1; ++k) p.scratch.level[k] = take(rows[size_t(k)] * block[size_t(k) + 1]);
     const bool turned = p.rows == Rows::turned;
-    p.scratch.row_in = take(p.batch * (turned ? std::max(turned_chunk(p.box_channels) * p.box_channels, block[size_t(K - 1)]) : round_up(in, 8)));
+    int64_t images = 0;
+    for (const Axis* axis : p.axes) images += p.whole_images ? axis->rows + 8 : 0;
+    p.scratch.row_in = take(p.whole_images ? images * 8 : p.batch * (turned ? std::max(turned_chunk(p.box_channels) * p.box_channels, block[size_t(K - 1)]) : round_up(in, 8)));
     p.scratch.turned_in = take(turned ? round_up(in, 8) * p.batch : 0);
     p.scratch.turned_out = take(turned ? round_up(out, 8) * p.batch : 0);
     const int64_t emitted = p.run_rows * round_up(p.spread_late ? std::max(in, out) : out, line);
     p.scratch.row_out = take(emitted);
-    p.scratch.spread = take(p.spread_late ? emitted : 0);
+    p.scratch.spread = take(p.spread_late || p.whole_images ? emitted : 0);
     p.scratch.divided = take(p.divide_first ? 0 : emitted);
     p.scratch.raw = take(p.divide_first ? in * (p.rows == Rows::woven ? p.batch : 1) : 0);
     p.scratch.divisors = take(p.box_channels < FEW_CHANNELS ? (p.divide_first ? in : out) * divided_rows(p) + line : 0);
@@ -279,7 +328,7 @@ int64_t lay_out(Plan& p) {
     if (p.spread_late) p.tile = std::max(p.tile, in);
     const int64_t box_bytes = p.box[0] * p.steps[0].result_stride;
     p.gather = p.streaming && !p.accumulate && K == 2 && p.packed_rows && out * item % 64 && box_bytes <= GATHER_BYTES;
-    p.scratch.finished = take(std::max(p.gather ? ceil_div(box_bytes, item) : 0, p.axes[0]->is_long() ? p.box[0] * round_up(p.tile, FEW_CHANNELS) : 0));
+    p.scratch.finished = take(std::max(p.gather ? ceil_div(box_bytes + 64, item) : 0, p.axes[0]->is_long() ? p.box[0] * round_up(p.tile, FEW_CHANNELS) : 0));
     int64_t kept = 0;
     for (int k = 0; k < K; ++k) kept = std::max(kept, sum_columns(p, k) * long_sum_rows(*p.axes[size_t(k)], rows[size_t(k)]));
     p.scratch.sums = take(kept);
@@ -346,7 +395,7 @@ template <class Fits> bool halve(Plan& p, double limit, Fits fits) {
 void choose_boxes(Plan& p, int64_t threads) {
     p.box.clear();
     for (const Axis* axis : p.axes) p.box.push_back(std::max<int64_t>(1, axis->positions));
-    p.box_channels = p.channel_source == size_of(p.dtype) ? p.channels : good_channels(p, APART);
+    p.box_channels = p.channel_source == size_of(p.dtype) ? p.channels : good_channels(p, p.whole_images ? IMAGES : APART);
     const double whole = work(p);
     for (int64_t size = lay_out(p); size > GOOD_SCRATCH;) {
         const double limit = size > MOST_SCRATCH ? 1e300 : whole * 1.3;
@@ -393,6 +442,7 @@ void finish_plan(Plan& p, int64_t threads, int64_t vector_bytes) {
     fold_images(p);
     for (const Dim& d : p.outer) p.image_count *= d.extent;
     choose_rows(p, vector_bytes / accumulator_size(p.dtype));
+    p.whole_images = sums_images(p);
     choose_boxes(p, threads);
     compile_programs(p);
     p.channel_boxes = ceil_div(p.channels, p.box_channels);

@@ -46,6 +46,8 @@ enum class Picks : int { in_order, one_load, two_loads, far };
 struct Weave {
     int64_t period = 0, terms = 0, row_in = 0, row_out = 0;
     Picks picks = Picks::in_order;
+    bool even = false;         // every vector's picks are the first one's, `step` elements further on for each
+    int64_t step = 0;
     double first_missing = 0;  // +0.0 where a position may be the sum of nothing
     std::vector<int64_t> offset;
     std::vector<int32_t> index;
@@ -74,6 +76,7 @@ struct Plan {
     Rows rows = Rows::packed;
     Weave weave;
     bool spread_late = false;                 // no position of the last axis adds anything: it is spread when written
+    bool whole_images = false;                // every axis is summed whole, and images lie packed, one after the other
     bool gather = false;                      // a box is finished in scratch and written as one
     int64_t batch = 1;                        // rows of the last axis made at a time
     int64_t ring_rows = 0, run_rows = 1;      // rows kept of a short first axis; result rows written as one

@@ -30,6 +30,7 @@ template <class A> inline int64_t turn_row(const char* from, const Place& p, A* 
     A square[q * q];
     for (; c + q <= p.c && from + (c + q - 1) * p.channel_step + wide * item <= end; c += q) {
         const A* in = reinterpret_cast<const A*>(from + c * p.channel_step);
+        if (p.channel_step <= 2 * wide * item) prefetch(from + (c + 8 * q) * p.channel_step, q * p.channel_step);
         for (int64_t i = 0; i < p.n; i += q) {
             const bool whole = i + q <= p.n;
             transpose_square(in + i, stride, whole ? to + i * p.c + c : square, whole ? p.c : q);
@@ -140,11 +141,17 @@ template <class S, class A> inline void store_row(const A* from, char* to, const
     }
 }
 
+#ifndef PFD
+#define PFD 1024
+#endif
 // out[k] = function(in[k], k) by vectors; the last one overlaps its neighbour. Arrays must lie apart.
 template <class A, class F> inline void map_vectors(const A* in, A* out, int64_t n, F function) {
     constexpr int64_t v = LANES<A>;
     int64_t k = 0;
-    for (; k + v <= n; k += v) store(out + k, function(load(in + k), k));
+    for (; k + v <= n; k += v) {
+        __builtin_prefetch(in + k + PFD, 0, 3);
+        store(out + k, function(load(in + k), k));
+    }
     if (k == n) return;
     if (n >= v) return store(out + n - v, function(load(in + n - v), n - v));
     A part[LANES<A>] = {};

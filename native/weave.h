@@ -13,7 +13,7 @@ namespace PG_ISA {
 // Lane l is p[index[l]], or `missing` where the index is negative (and its bit in `present` is 0). Indices are below
 // twice the vector's lanes, below once where !TWO; at least that many elements lie at p.
 #if defined(__AVX512F__)
-template <bool TWO> inline Vec<float> pick(const float* p, const int32_t* index, unsigned present, float missing) {
+template <bool TWO> PG_INLINE Vec<float> pick(const float* p, const int32_t* index, unsigned present, float missing) {
     const __m512i i = _mm512_loadu_si512(index);
     const __m512 a = _mm512_loadu_ps(p), m = _mm512_set1_ps(missing);
     if (!TWO) return (Vec<float>)_mm512_mask_permutexvar_ps(m, __mmask16(present), i, a);
@@ -88,28 +88,35 @@ template <Picks PICKS, class A> PG_INLINE Vec<A> pick_any(const A* p, const int3
     return pick<PICKS == Picks::two_loads>(p, index, present, missing);
 }
 
-template <class A, int R, Picks PICKS> inline Vec<A> weave_vector(const Weave& w, const A* in, int64_t v) {
-    const int64_t* offset = w.offset.data() + v * R;
-    const int32_t* index = w.index.data() + v * R * LANES<A>;
+// Vector v of a period; where the weave is even, all of its vectors use the first one's indices, `step` elements further on.
+template <class A, int R, Picks PICKS, bool EVEN> PG_INLINE Vec<A> weave_vector(const Weave& w, const A* in, int64_t v) {
+    const int64_t* offset = w.offset.data() + (EVEN ? 0 : v * R);
+    const int32_t* index = w.index.data() + (EVEN ? 0 : v * R * LANES<A>);
     const uint16_t* present = w.present.data() + v * R;
+    if (EVEN) in += v * w.step;
     Vec<A> s = pick_any<PICKS>(in + offset[0], index, present[0], A(w.first_missing));
     for (int r = 1; r < R; ++r) s = s + pick_any<PICKS>(in + offset[r], index + r * LANES<A>, present[r], -A(0));
     return s;
 }
 
-template <class A, int R, Picks PICKS, bool PAST> inline void weave_rows(const Weave& w, const A* in, A* out, int64_t rows) {
+template <class A, int R, Picks PICKS, bool PAST, bool EVEN> inline void weave_rows(const Weave& w, const A* in, A* out, int64_t rows) {
     constexpr int64_t v = LANES<A>;
     for (; rows > 0; rows -= w.period, in += w.period * w.row_in, out += w.period * w.row_out) {
         const int64_t n = least(rows, w.period) * w.row_out;
         int64_t k = 0;
         for (; (k + 1) * v <= n; ++k) {
-            const Vec<A> s = weave_vector<A, R, PICKS>(w, in, k);
+            const Vec<A> s = weave_vector<A, R, PICKS, EVEN>(w, in, k);
             if (PAST) stream(out + k * v, s); else store(out + k * v, s);
         }
         if (k * v == n) continue;
-        const Vec<A> s = weave_vector<A, R, PICKS>(w, in, k);
+        const Vec<A> s = weave_vector<A, R, PICKS, EVEN>(w, in, k);
         std::memcpy(out + k * v, &s, size_t(n - k * v) * sizeof(A));
     }
+}
+
+template <class A, int R, Picks PICKS, bool PAST> inline void weave_rows(const Weave& w, const A* in, A* out, int64_t rows) {
+    if (PICKS != Picks::far && w.even) return weave_rows<A, R, PICKS, PAST, true>(w, in, out, rows);
+    weave_rows<A, R, PICKS, PAST, false>(w, in, out, rows);
 }
 
 template <class A, Picks PICKS, bool PAST> inline void weave_rows(const Weave& w, const A* in, A* out, int64_t rows) {
@@ -125,7 +132,7 @@ template <class A, Picks PICKS, bool PAST> inline void weave_rows(const Weave& w
     }
 }
 
-// Packed rows at `in` (with a vector of room before them and two after) become packed rows at `out`.
+// Packed rows at `in` (with a vector of room before them and three after) become packed rows at `out`.
 template <class A, bool PAST = false> inline void weave_rows(const Weave& w, const A* in, A* out, int64_t rows) {
     switch (w.picks) {
         case Picks::in_order: return weave_rows<A, Picks::in_order, PAST>(w, in, out, rows);

@@ -8,8 +8,6 @@
 namespace poolgrad {
 namespace PG_ISA {
 
-constexpr int64_t AHEAD = 4096;  // most bytes worth asking for ahead of time
-
 template <class A> struct Lanes;
 #if (defined(__GNUC__) && __GNUC__ >= 12) || defined(__clang__)
 template <> struct Lanes<float> { typedef F8 type; };
@@ -74,7 +72,7 @@ template <class A> inline void sum_images(const Plan& p, const char* source, int
         const int64_t c = least(next, count - q);
         const char *at = source + c * p.channel_source, *after = at + q * p.channel_source + q * item;
         const A* from = reinterpret_cast<const A*>(at);
-        prefetch(at + 8 * q * p.channel_source, least(q * p.channel_source, AHEAD));
+        prefetch(at + 8 * q * p.channel_source, least(q * p.channel_source, 4096));
         const auto s = after > end ? sum_square<A, true>(p, 0, from, apart, rows) : sum_square<A, false>(p, 0, from, apart, rows);
         std::memcpy(to + c, &s, sizeof s);
     }

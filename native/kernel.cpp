@@ -5,6 +5,7 @@
 // result. Short intervals on the first axis keep a ring of the blocks in reach, so nothing is computed twice; long
 // ones keep them all. A last axis that adds nothing is spread only when the result is written: copying commutes with
 // every sum.
+#include "direct.h"
 #include "floor.h"
 #include "images.h"
 #include "rows.h"
@@ -57,6 +58,7 @@ public:
         streaming_ = plan_.streaming && !plan_.gather;
         char* target = plan_.gather ? begin_gathering(result) : result;
         if (plan_.whole_images) run_images(source, target);
+        else if (is_direct(source, target)) run_direct(source, target);
         else if (program_[0]) run_long(source, target);
         else if (K == 2 && plan_.rows == Rows::packed && !plan_.spread_late && !program_[1] && plan_.chunk < b_[1] - a_[1]) run_interleaved(source, target);
         else run_short(source, target);
@@ -109,6 +111,47 @@ private:
         if constexpr (sizeof(S) == sizeof(A)) sum_images<A>(plan_, source, channels_, spread_, source_ + plan_.source_bytes, row_in_);
         const A* sums = spread_;
         write_sum<S, A>(result, &sums, 1, channels_, plan_.divisor, streaming_);
+    }
+
+    // Small windows over rows that can be used where they lie, into rows that lie packed.
+    bool is_direct(const char* source, const char* result) const {
+        int64_t terms = 1;
+        for (const Axis* axis : plan_.axes) terms *= axis->reach[0];
+        const bool small = K <= 3 && terms <= DIRECT_TERMS && plan_.axes[K - 1]->reach[0] <= DIRECT_SIDE && plan_.axes[K - 2]->reach[0] <= DIRECT_SIDE;
+        const Place place{b_[K - 1] - a_[K - 1], plan_.steps[K - 1].result_stride, channels_, plan_.channel_result, int64_t(sizeof(S))};
+        return small && plan_.rows == Rows::packed && channels_ >= LANES<A> && !plan_.accumulate && place.packed() && is_aligned(result) &&
+               cells_in_place(source, need_[K - 1].b - need_[K - 1].a);
+    }
+
+    void run_direct(const char* source, char* result) {
+        const int64_t planes = K == 3 ? b_[0] - a_[0] : 1;
+        for (int64_t d = 0; d < planes; ++d) {
+            const Span deep = K == 3 ? Span{plan_.axes[0]->lo[a_[0] + d], plan_.axes[0]->hi[a_[0] + d]} : Span{0, 1};
+            const char* plane = source + (K == 3 ? (deep.a - need_[0].a) * plan_.steps[0].source_stride : 0);
+            char* to = result + (K == 3 ? d * plan_.steps[0].result_stride : 0);
+            const int64_t product = K == 3 ? count_of_position(0, a_[0] + d) : 1;
+            for (int64_t i = a_[K - 2]; i < b_[K - 2]; ++i)
+                direct_row(i, deep.b - deep.a, plane, product * count_of_position(K - 2, i), to + (i - a_[K - 2]) * plan_.steps[K - 2].result_stride);
+        }
+    }
+
+    // Row i of the last axis but one, from `planes` planes.
+    void direct_row(int64_t i, int64_t planes, const char* source, int64_t product, char* to) {
+        const Axis &rows = *plan_.axes[K - 2], &last = *plan_.axes[K - 1];
+        const A* p[DIRECT_TERMS];
+        const int64_t high = rows.hi[i] - rows.lo[i], width = b_[K - 1] - a_[K - 1];
+        for (int64_t d = 0; d < planes; ++d)
+            for (int64_t h = 0; h < high; ++h)
+                p[d * high + h] = reinterpret_cast<const A*>(source + d * plan_.steps[0].source_stride + (rows.lo[i] + h - need_[K - 2].a) * plan_.steps[K - 2].source_stride);
+        const bool past = streaming_ && to_line(to) == 0 && channels_ * int64_t(sizeof(A)) % LINE == 0;
+        for (int64_t w = 0, n; w < width; w += n) {
+            const int64_t a = a_[K - 1] + w, wide = last.hi[a] - last.lo[a];
+            const int64_t d = divider_.divisor_at(product, w, width - w, n);
+            for (int64_t j = 1; j < n; ++j) if (last.hi[a + j] - last.lo[a + j] != wide) { n = j; break; }
+            A* out = reinterpret_cast<A*>(to) + w * channels_;
+            if (planes <= 0 || high <= 0 || wide <= 0) std::memset(out, 0, size_t(n * channels_) * sizeof(A));
+            else direct_cells<A>({out, p, planes, last.lo.data() + a, need_[K - 1].a, n, channels_, A(1)}, high, wide, d, past);
+        }
     }
 
     // First axis, short intervals: a ring of blocks.

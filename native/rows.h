@@ -141,15 +141,12 @@ template <class S, class A> inline void store_row(const A* from, char* to, const
     }
 }
 
-#ifndef PFD
-#define PFD 1024
-#endif
 // out[k] = function(in[k], k) by vectors; the last one overlaps its neighbour. Arrays must lie apart.
 template <class A, class F> inline void map_vectors(const A* in, A* out, int64_t n, F function) {
     constexpr int64_t v = LANES<A>;
     int64_t k = 0;
     for (; k + v <= n; k += v) {
-        __builtin_prefetch(in + k + PFD, 0, 3);
+        prefetch(reinterpret_cast<const char*>(in + k) + 4096, 1);
         store(out + k, function(load(in + k), k));
     }
     if (k == n) return;

@@ -205,7 +205,7 @@ class Axis:
             return (_Class(slice(None), slice(None), self.start, self.stop, self.size),)
         found = []
         owner = {int(self.start[k]) % self.step: k for k in range(min(self.cell_step, self.cells))}
-        for residue in range(min(self.step, self.size)):
+        for residue in sorted({*range(min(self.step, self.size)), *owner}):  # cells of a class without inputs are empty
             inputs = slice(residue, None, self.step)
             size = len(range(residue, self.size, self.step))
             if residue in owner:

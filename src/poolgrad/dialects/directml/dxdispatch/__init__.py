@@ -1,0 +1,95 @@
+"""DxDispatch on any machine: models of DirectML's three average-pooling operators, run by poolgrad.
+
+`run_file` is the program: it prints what DxDispatch prints and returns an exit code. `run_model` is the same for programs:
+it returns what the resources hold. `model_for` writes a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from ....engines import engine
+from ....errors import PoolGradError
+from .emit import model_for
+from .executor import Executor, Options, Write, to_stderr
+from .lenient import ModelError
+from .model import Model, load_model, parse_model
+
+__all__ = ["Model", "ModelError", "Options", "load_model", "model_for", "parse_model", "run_file", "run_model"]
+
+Array = npt.NDArray[Any]
+
+
+def run_model(
+    model: Model | str | Mapping[str, Any],
+    options: Options | None = None,
+    *,
+    write: Write = print,
+    write_error: Write = to_stderr,
+) -> dict[str, Array]:
+    """Run a model, its text or its dictionary; what its resources hold afterwards, by name, in the type of their values.
+
+    >>> model = '''{"resources": {"a": {"initialValuesDataType": "FLOAT32", "initialValues": [1, 2.5, 0.1,]}},
+    ...   "dispatchables": {}, "commands": [{"type": "print", "resource": "a"}]} // lenient, as DxDispatch is'''
+    >>> run_model(model)
+    Resource 'a': 1, 2.5, 0.1
+    {'a': array([1. , 2.5, 0.1], dtype=float32)}
+    """
+    options = options or Options()
+    if not isinstance(model, Model):
+        model = parse_model(model, allow_extension_types=options.allow_extension_types)
+    return Executor(model, options, write, write_error).run()
+
+
+def run_file(
+    path: str | Path,
+    *,
+    input_path: str | Path | None = None,
+    output_path: str | Path | None = None,
+    write: Write = print,
+    write_error: Write = to_stderr,
+    dispatch_iterations: int = 1,
+    dispatch_repeat: int = 1,
+    milliseconds_to_run: int = 0,
+    dispatch_interval: int = 0,
+    warmup_samples: int = 1,
+    timing_verbosity: int = 0,
+    print_commands: bool = False,
+    debug: bool = False,
+    allow_extension_types: bool = False,
+    allow_explicit_sizes: bool = False,
+) -> int:
+    """Run the model in a file as DxDispatch would and return an exit code: 0, or 2 where anything was refused or failed.
+
+    `input_path` is where its input files are (default: beside the model), `output_path` where its output files go (default:
+    the current folder). The other options are those of `Options`.
+    """
+    try:
+        options = Options(
+            dispatch_iterations=dispatch_iterations,
+            dispatch_repeat=dispatch_repeat,
+            milliseconds_to_run=milliseconds_to_run,
+            dispatch_interval=dispatch_interval,
+            warmup_samples=warmup_samples,
+            timing_verbosity=timing_verbosity,
+            print_commands=print_commands,
+            debug=debug,
+            allow_extension_types=allow_extension_types,
+            allow_explicit_sizes=allow_explicit_sizes,
+        )
+        model = load_model(path, input_path=input_path, output_path=output_path, allow_extension_types=allow_extension_types)
+    except PoolGradError as problem:
+        write_error(f"Failed to parse the model: {problem}")
+        return 2
+    write(f"Running on 'poolgrad, {engine().__name__.rpartition('.')[2]} engine'")
+    try:
+        executor = Executor(model, options, write, write_error)
+        executor.run()
+    except PoolGradError as problem:
+        write_error(f"Failed to execute the model: {problem}")
+        return 2
+    return 2 if executor.failed_files else 0

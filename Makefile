@@ -44,10 +44,10 @@ help:
 	$(PIP) "poolgrad[$*]"
 	@touch $@
 
-demo: .venv/.package .venv/.extra-plot
-	$(RUN) examples/demo.py
+demo: .venv/.package .venv/.extra-cli .venv/.extra-plot
+	$(RUN) -m poolgrad demo
 
-test: .venv/.package .venv/.extra-plot .venv/.extra-test .venv/.extra-peers
+test: .venv/.package .venv/.extra-cli .venv/.extra-plot .venv/.extra-test .venv/.extra-peers
 	$(RUN) -m pytest --pyargs poolgrad tests $(ARGS)
 
 lint: .venv/.extra-lint cross
@@ -60,20 +60,20 @@ cross: .venv/.cross
 	$(RUN) scripts/cross.py
 	@touch $@
 
-bench: .venv/.package .venv/.extra-plot .venv/.extra-peers
-	$(RUN) -m benchmarks $(ARGS)
+bench: .venv/.package .venv/.extra-cli .venv/.extra-plot .venv/.extra-peers
+	$(RUN) -m poolgrad bench --output build/bench $(ARGS)
 
-bench-docs: .venv/.package .venv/.extra-plot .venv/.extra-peers
-	$(RUN) -m benchmarks --docs
-	$(RUN) -m benchmarks --docs --dtype float64 float16 bfloat16
-	$(RUN) -m benchmarks --docs --direction forward
-	$(RUN) -m benchmarks --docs --batch-divisor 8
-	$(RUN) -m benchmarks --docs --allocate
-	$(RUN) -m benchmarks --docs --tiny --direction gradient forward
+bench-docs: .venv/.package .venv/.extra-cli .venv/.extra-plot .venv/.extra-peers
+	$(RUN) -m poolgrad bench --docs
+	$(RUN) -m poolgrad bench --docs --dtype float64,float16,bfloat16
+	$(RUN) -m poolgrad bench --docs --direction forward
+	$(RUN) -m poolgrad bench --docs --batch-divisor 8
+	$(RUN) -m poolgrad bench --docs --allocate
+	$(RUN) -m poolgrad bench --docs --tiny --direction gradient,forward
 
 sanitize: .venv/.package .venv/.extra-test
 	scripts/sanitize.sh $(RUN)
 
 clean:
-	rm -rf .venv .sanitize build dist demo benchmarks/results .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .sanitize build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -12,8 +12,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from poolgrad import Pool
-
+from ..geometry import Pool
 from .cases import Row
 
 __all__ = ["sample", "truth", "worst_ulps"]

@@ -1,4 +1,8 @@
-"""What was measured, as a table on the terminal, as JSON, as Markdown for the docs, and as pictures."""
+"""What was measured, as a table on the terminal, as JSON, as Markdown for the docs, and as pictures.
+
+Files are written only where a path is given. The paths of the documentation are those of the project's sources, taken from
+the current directory.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +16,16 @@ from typing import Any
 
 import numpy as np
 
-import poolgrad
-from poolgrad.engines import _native
-
+from .. import __version__
+from ..engines import _native
 from .measure import Measured
 from .peers import Peer
 
 __all__ = ["about", "markdown", "plot_rows", "plot_windows", "print_row", "print_table_head", "put_into_docs", "write_json"]
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
-MEASURED = ROOT / "docs" / "measured"
-IMAGES = ROOT / "docs" / "images"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
+MEASURED = Path("docs", "measured")
+IMAGES = Path("docs", "images")
+PAGES = (Path("README.md"), Path("docs", "performance.md"))
 
 COLOURS = {"floor": "#9aa0a6", "poolgrad": "#d1495b", "PyTorch": "#edae49", "TensorFlow": "#00798c", "JAX": "#5e4fa2"}
 
@@ -39,7 +40,7 @@ def about(peers: Sequence[Peer], threads: int) -> dict[str, Any]:
         "instruction set": _native.isa(),
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "poolgrad": poolgrad.__version__,
+        "poolgrad": __version__,
         **{peer.name: peer.version for peer in peers},
     }
 
@@ -107,19 +108,21 @@ def put_into_docs(marker: str, text: str) -> None:
         new = pattern.sub(lambda found: f"{found[1]}{text}\n{found[2]}", old)
         if new != old:
             page.write_text(new, encoding="utf-8")
-            print(f"wrote '{marker}' into {page.relative_to(ROOT)}")
+            print(f"wrote '{marker}' into {page}")
 
 
-def write_json(path: Path, facts: dict[str, Any], rows: Sequence[dict[str, Any]]) -> None:
+def write_json(path: Path | None, facts: dict[str, Any], rows: Sequence[dict[str, Any]]) -> None:
+    if path is None:
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     whole = {"command": command(), "about": facts, "rows": list(rows)}
     path.write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    print(f"wrote {path.relative_to(ROOT)}")
+    print(f"wrote {path}")
 
 
 def command() -> str:
     """How this run was started."""
-    return " ".join(["python -m benchmarks", *(a for a in sys.argv[1:] if a != "--docs")])
+    return " ".join(["poolgrad", *(a for a in sys.argv[1:] if a not in ("--docs", "--json"))])
 
 
 def as_record(done: Measured) -> dict[str, Any]:
@@ -138,8 +141,10 @@ def as_record(done: Measured) -> dict[str, Any]:
     }
 
 
-def plot_rows(rows: Sequence[Measured], title: str, path: Path) -> None:
+def plot_rows(rows: Sequence[Measured], title: str, path: Path | None) -> None:
     """One line per row: how many times the floor each contestant takes."""
+    if path is None:
+        return
     plt = _pyplot()
     figure, ax = plt.subplots(figsize=(9.5, 0.34 * len(rows) + 1.6), constrained_layout=True)
     names = [name for name in COLOURS if name not in ("floor", "poolgrad") and any(name in done.peers for done in rows)]
@@ -163,8 +168,10 @@ def plot_rows(rows: Sequence[Measured], title: str, path: Path) -> None:
     _finish(figure, ax, path)
 
 
-def plot_windows(windows: Sequence[int], times: dict[str, list[float | None]], title: str, path: Path) -> None:
+def plot_windows(windows: Sequence[int], times: dict[str, list[float | None]], title: str, path: Path | None) -> None:
     """Time against window size on one tensor."""
+    if path is None:
+        return
     plt = _pyplot()
     figure, ax = plt.subplots(figsize=(8, 4.8), constrained_layout=True)
     for name, values in times.items():
@@ -200,7 +207,7 @@ def _finish(figure: Any, ax: Any, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
     _pyplot().close(figure)
-    print(f"wrote {path.relative_to(ROOT)}")
+    print(f"wrote {path}")
 
 
 def _pyplot() -> Any:

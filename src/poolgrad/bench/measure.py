@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import poolgrad
-from poolgrad.engines import _native
-
+from .. import avg_pool, avg_pool_grad, forward, gradient
+from ..engines import _native
 from .accuracy import sample, truth, worst_ulps
 from .cases import DTYPES, Row
 from .peers import Peer, Unsupported, Way
@@ -82,8 +81,8 @@ def our_call(row: Row, source: Array, out: Array | None, threads: int) -> Callab
     """The row through a `Pool`, the form that serves every kind of pooling."""
     pool, layout = row.case.pool(), row.layout
     if row.forward:
-        return lambda: poolgrad.forward(pool, source, layout=layout, out=out, num_threads=threads)
-    return lambda: poolgrad.gradient(pool, source, layout=layout, out=out, num_threads=threads)
+        return lambda: forward(pool, source, layout=layout, out=out, num_threads=threads)
+    return lambda: gradient(pool, source, layout=layout, out=out, num_threads=threads)
 
 
 def public_call(row: Row, source: Array) -> Callable[[], Array]:
@@ -93,8 +92,8 @@ def public_call(row: Row, source: Array) -> Callable[[], Array]:
     window = case.window
     kwargs: dict[str, Any] = {"stride": case.stride, "padding": case.padding, "layout": row.layout}
     if row.forward:
-        return lambda: poolgrad.avg_pool(source, window, **kwargs)
-    return lambda: poolgrad.avg_pool_grad(source, shape, window, **kwargs)
+        return lambda: avg_pool(source, window, **kwargs)
+    return lambda: avg_pool_grad(source, shape, window, **kwargs)
 
 
 def floor_calls(source: Array, out: Array, threads: int) -> list[Callable[[], None]]:

@@ -16,8 +16,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from poolgrad import Axis
-
+from ..geometry import Axis
 from .cases import Row
 
 __all__ = ["PEERS", "Peer", "Unsupported", "Way", "limit_threads", "load"]

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from poolgrad import Axis, Pool
+from ..geometry import Axis, Pool
 
 __all__ = ["CASES", "DTYPES", "TINY", "Case", "Row", "sweep_case"]
 

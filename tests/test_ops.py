@@ -280,3 +280,18 @@ def test_regions() -> None:
         out = np.full_like(got, 5)
         poolgrad.gradient(pool, dy[:, rows, columns], region=region, out=out)
         support.assert_same_bits(out, got)
+
+
+@pytest.mark.parametrize("window", [(2.0, 2), [2.0, 2], np.array([2.0, 2.0]), (True, 2)], ids=repr)
+def test_a_kept_call_does_not_excuse_a_wrong_kind(window: Any) -> None:
+    """2.0 and True equal 2 and 1: they are refused even after the same call with integers."""
+    x = np.ones((1, 4, 4, 2), np.float32)
+    for good in ((2, 2), [2, 2], np.array([2, 2]), (1, 2)):
+        poolgrad.avg_pool(x, good)
+    with pytest.raises(poolgrad.PoolGradTypeError, match="window"):
+        poolgrad.avg_pool(x, window)
+
+
+def test_an_empty_result_beyond_addressing_is_refused() -> None:
+    with pytest.raises(poolgrad.PoolGradValueError, match="64-bit"):
+        poolgrad.adaptive_avg_pool(np.zeros((0, 1, 1, 1, 4)), 2**28)

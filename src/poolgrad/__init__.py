@@ -8,6 +8,9 @@ array([[0.25, 0.75, 0.5 ],
        [0.75, 1.75, 1.  ]], dtype=float32)
 """
 
+from importlib import import_module
+from types import ModuleType
+
 from .errors import PoolGradError, PoolGradMemoryError, PoolGradTypeError, PoolGradValueError
 from .explain import explain
 from .geometry import Axis, Pool
@@ -23,6 +26,20 @@ from .ops import (
 )
 
 __version__ = "0.1.0"
+
+_MODULES = ("conformance", "dialects", "directml", "enuspace", "exact", "raw_ops")
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Modules that are imported when they are first asked for."""
+    if name in _MODULES:
+        return import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})
+
 
 __all__ = [
     "Axis",

@@ -38,11 +38,11 @@ def check_fits(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     """Refuse a result that cannot exist here, before anything is allocated."""
     elements = 1
     for extent in shape:
-        elements *= extent
+        elements *= max(extent, 1)  # NumPy's own limit: an empty array's other extents count
     needed = elements * dtype.itemsize
     if needed > 2**63 - 1:
         raise PoolGradValueError(f"{name} {shape} has {elements} elements of {dtype}, beyond 64-bit addressing")
-    if needed > 2**30 and needed > _memory():
+    if needed > 2**30 and needed > _memory() and 0 not in shape:
         raise PoolGradMemoryError(f"{name} {shape} of {dtype} needs {needed} bytes, this machine has {_memory()}")
 
 

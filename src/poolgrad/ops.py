@@ -139,9 +139,12 @@ def _shape_of(name: str, array: Any) -> tuple[int, ...]:
     return array.shape if type(array) is np.ndarray else check_source(name, array).shape
 
 
-def _kinds(*scalars: Any) -> tuple[type, ...]:
+def _kinds(values: Any) -> Hashable:
     """Part of a key: 2.0 and True equal 2 and 1, and must be refused whatever was asked before."""
-    return tuple(map(type, scalars))
+    if type(values) is not tuple and type(values) is not list:
+        return (type(values), values.dtype) if type(values) is np.ndarray else type(values)
+    kinds = tuple(map(type, values))
+    return tuple(map(_kinds, values)) if tuple in kinds or list in kinds or np.ndarray in kinds else kinds
 
 
 def _forward_call(shape: tuple[int, ...], layout: str | None, make_pool: Callable[..., Pool]) -> Call:
@@ -225,7 +228,7 @@ def avg_pool(
     """
     shape = _shape_of("x", x)
     given = (window, stride, padding, dilation, count, divisor, ceil_mode)
-    key = ("f", shape, given, layout, _kinds(window, stride, dilation))
+    key = ("f", shape, given, layout, _kinds(given))
 
     def make(sizes: tuple[int, ...], check: Check) -> Pool:
         return regular(sizes, *given, check)
@@ -264,7 +267,7 @@ def avg_pool_grad(
     """
     shape = _shape_of("dy", dy)
     given = (window, stride, padding, dilation, count, divisor, ceil_mode)
-    key = ("g", shape, input_shape, given, layout, _kinds(window, stride, dilation))
+    key = ("g", shape, input_shape, given, layout, _kinds(given), _kinds(input_shape))
 
     def make(sizes: tuple[int, ...], check: Check) -> Pool:
         return regular(sizes, *given, check)
@@ -289,7 +292,7 @@ def adaptive_avg_pool(
     """
     shape = _shape_of("x", x)
     make = partial(adaptive, output_size=output_size)
-    return _kept(("af", shape, output_size, layout), lambda: _forward_call(shape, layout, make))(x, out, False, num_threads)
+    return _kept(("af", shape, output_size, layout, _kinds(output_size)), lambda: _forward_call(shape, layout, make))(x, out, False, num_threads)
 
 
 def adaptive_avg_pool_grad(
@@ -313,7 +316,7 @@ def adaptive_avg_pool_grad(
         positions = spatial_positions(default_layout(len(shape)) if layout is None else layout, len(shape))
         return adaptive(sizes, tuple(shape[p] for p in positions), check)
 
-    key = ("ag", shape, input_shape, layout)
+    key = ("ag", shape, input_shape, layout, _kinds(input_shape))
     return _kept(key, lambda: _gradient_call(shape, input_shape, layout, make))(dy, out, accumulate, num_threads)
 
 
@@ -334,7 +337,7 @@ def fractional_avg_pool(
     """
     shape = _shape_of("x", x)
     make = partial(fractional, sequences=sequences, overlapping=overlapping)
-    key = ("ff", shape, sequences, overlapping, layout)
+    key = ("ff", shape, sequences, overlapping, layout, _kinds(sequences))
     return _kept(key, lambda: _forward_call(shape, layout, make))(x, out, False, num_threads)
 
 
@@ -357,7 +360,7 @@ def fractional_avg_pool_grad(
     """
     shape = _shape_of("dy", dy)
     make = partial(fractional, sequences=sequences, overlapping=overlapping)
-    key = ("fg", shape, input_shape, sequences, overlapping, layout)
+    key = ("fg", shape, input_shape, sequences, overlapping, layout, _kinds(input_shape), _kinds(sequences))
     return _kept(key, lambda: _gradient_call(shape, input_shape, layout, make))(dy, out, accumulate, num_threads)
 
 

@@ -79,4 +79,4 @@ class Fractional(Pooling):
 
     def pool(self, input_shape: Sequence[int]) -> Pool:
         rows = zip(self.sizes(input_shape), self.sequences, strict=True)
-        return Pool(tuple(Axis.fractional(n, row, overlapping=self.overlapping) for n, row in rows))
+        return Pool(tuple(Axis.fractional(n, row, overlapping=self.overlapping, allow_empty=True) for n, row in rows))

@@ -47,6 +47,7 @@ struct Weave {
     int64_t period = 0, terms = 0, row_in = 0, row_out = 0;
     Picks picks = Picks::in_order;
     bool even = false;         // every vector's picks are the first one's, `step` elements further on for each
+    bool full = false;         // no lane of any term is ever absent, but past the end
     int64_t step = 0;
     double first_missing = 0;  // +0.0 where a position may be the sum of nothing
     std::vector<int64_t> offset;

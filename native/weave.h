@@ -88,35 +88,47 @@ template <Picks PICKS, class A> PG_INLINE Vec<A> pick_any(const A* p, const int3
     return pick<PICKS == Picks::two_loads>(p, index, present, missing);
 }
 
-// Vector v of a period; where the weave is even, all of its vectors use the first one's indices, `step` elements further on.
-template <class A, int R, Picks PICKS, bool EVEN> PG_INLINE Vec<A> weave_vector(const Weave& w, const A* in, int64_t v) {
-    const int64_t* offset = w.offset.data() + (EVEN ? 0 : v * R);
-    const int32_t* index = w.index.data() + (EVEN ? 0 : v * R * LANES<A>);
-    const uint16_t* present = w.present.data() + v * R;
-    if (EVEN) in += v * w.step;
-    Vec<A> s = pick_any<PICKS>(in + offset[0], index, present[0], A(w.first_missing));
-    for (int r = 1; r < R; ++r) s = s + pick_any<PICKS>(in + offset[r], index + r * LANES<A>, present[r], -A(0));
+// Vector v of a period. Where the weave is even, `from` are the first one's places and `at` is how far on this one's lie;
+// FULL: nothing is ever absent.
+template <class A, int R, Picks PICKS, bool EVEN, bool FULL>
+PG_INLINE Vec<A> weave_vector(const Weave& w, const A* const* from, int64_t at, int64_t v, const int32_t* index, const uint16_t* present) {
+    constexpr unsigned all = (1u << LANES<A>) - 1;
+    auto term = [&](int r, A missing) {
+        const A* p = EVEN ? from[r] + at : from[0] + w.offset[size_t(v * R + r)];
+        return pick_any<PICKS>(p, index + (EVEN ? r : v * R + r) * LANES<A>, FULL ? all : present[v * R + r], missing);
+    };
+    Vec<A> s = term(0, A(w.first_missing));
+    for (int r = 1; r < R; ++r) s = s + term(r, -A(0));
     return s;
 }
 
-template <class A, int R, Picks PICKS, bool PAST, bool EVEN> inline void weave_rows(const Weave& w, const A* in, A* out, int64_t rows) {
+template <class A, int R, Picks PICKS, bool PAST, bool EVEN, bool FULL> inline void weave_rows(const Weave& w, const A* in, A* out, int64_t rows) {
     constexpr int64_t v = LANES<A>;
-    for (; rows > 0; rows -= w.period, in += w.period * w.row_in, out += w.period * w.row_out) {
-        const int64_t n = least(rows, w.period) * w.row_out;
-        int64_t k = 0;
-        for (; (k + 1) * v <= n; ++k) {
-            const Vec<A> s = weave_vector<A, R, PICKS, EVEN>(w, in, k);
+    const int64_t step = w.step, period = w.period, row_in = w.row_in, row_out = w.row_out;
+    const int32_t* index = w.index.data();
+    const uint16_t* present = w.present.data();
+    const A* from[R];
+    for (int r = 0; r < R; ++r) from[r] = in + (EVEN ? w.offset[size_t(r)] : 0);
+    for (; rows > 0; rows -= period, out += period * row_out) {
+        const int64_t n = least(rows, period) * row_out;
+        int64_t k = 0, at = 0;
+        for (; (k + 1) * v <= n; ++k, at += step) {
+            const Vec<A> s = weave_vector<A, R, PICKS, EVEN, FULL>(w, from, at, k, index, present);
             if (PAST) stream(out + k * v, s); else store(out + k * v, s);
         }
-        if (k * v == n) continue;
-        const Vec<A> s = weave_vector<A, R, PICKS, EVEN>(w, in, k);
-        std::memcpy(out + k * v, &s, size_t(n - k * v) * sizeof(A));
+        if (k * v < n) {
+            const Vec<A> s = weave_vector<A, R, PICKS, EVEN, FULL>(w, from, at, k, index, present);
+            std::memcpy(out + k * v, &s, size_t(n - k * v) * sizeof(A));
+        }
+        for (int r = 0; r < R; ++r) from[r] += period * row_in;
     }
 }
 
 template <class A, int R, Picks PICKS, bool PAST> inline void weave_rows(const Weave& w, const A* in, A* out, int64_t rows) {
-    if (PICKS != Picks::far && w.even) return weave_rows<A, R, PICKS, PAST, true>(w, in, out, rows);
-    weave_rows<A, R, PICKS, PAST, false>(w, in, out, rows);
+    constexpr bool can = PICKS != Picks::far;
+    if (can && w.even && w.full) return weave_rows<A, R, PICKS, PAST, can, can>(w, in, out, rows);
+    if (can && w.even) return weave_rows<A, R, PICKS, PAST, can, false>(w, in, out, rows);
+    weave_rows<A, R, PICKS, PAST, false, false>(w, in, out, rows);
 }
 
 template <class A, Picks PICKS, bool PAST> inline void weave_rows(const Weave& w, const A* in, A* out, int64_t rows) {

@@ -47,7 +47,15 @@ help:
 demo: .venv/.package .venv/.extra-cli .venv/.extra-plot
 	$(RUN) -m poolgrad demo
 
-test: .venv/.package .venv/.extra-cli .venv/.extra-plot .venv/.extra-test .venv/.extra-peers
+# ONNX Runtime's training package, which cannot share an environment with ONNX Runtime. Where it cannot be installed, the
+# test that needs it says so.
+.venv-ort/.made:
+	$(PYTHON) -m venv .venv-ort
+	.venv-ort/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) "onnxruntime-training==1.19.2" onnx \
+		|| rm -rf .venv-ort
+	@mkdir -p .venv-ort && touch $@
+
+test: .venv/.package .venv/.extra-cli .venv/.extra-plot .venv/.extra-test .venv/.extra-peers .venv-ort/.made
 	$(RUN) -m pytest --pyargs poolgrad tests $(ARGS)
 
 lint: .venv/.extra-lint cross
@@ -75,5 +83,5 @@ sanitize: .venv/.package .venv/.extra-test
 	scripts/sanitize.sh $(RUN)
 
 clean:
-	rm -rf .venv .sanitize build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-ort .sanitize build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -141,8 +141,9 @@ def _shape_of(name: str, array: Any) -> tuple[int, ...]:
 
 def _kinds(values: Any) -> Hashable:
     """Part of a key: 2.0 and True equal 2 and 1, and must be refused whatever was asked before."""
-    if type(values) is not tuple and type(values) is not list:
-        return (type(values), values.dtype) if type(values) is np.ndarray else type(values)
+    kind: Hashable = type(values)
+    if kind is not tuple and kind is not list:
+        return (kind, values.dtype) if kind is np.ndarray else kind
     kinds = tuple(map(type, values))
     return tuple(map(_kinds, values)) if tuple in kinds or list in kinds or np.ndarray in kinds else kinds
 
@@ -292,7 +293,8 @@ def adaptive_avg_pool(
     """
     shape = _shape_of("x", x)
     make = partial(adaptive, output_size=output_size)
-    return _kept(("af", shape, output_size, layout, _kinds(output_size)), lambda: _forward_call(shape, layout, make))(x, out, False, num_threads)
+    key = ("af", shape, output_size, layout, _kinds(output_size))
+    return _kept(key, lambda: _forward_call(shape, layout, make))(x, out, False, num_threads)
 
 
 def adaptive_avg_pool_grad(

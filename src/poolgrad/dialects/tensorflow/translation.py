@@ -148,7 +148,8 @@ def _fractional(layout: str, axes: tuple[Axis, ...]) -> dict[str, Any]:
     """Boundaries for FractionalAvgPoolGrad, which knows NHWC alone."""
     for overlapping in (False, True):
         edges = [_edges(axis, overlapping) for axis in axes if layout == "NHWC" and axis.cells]
-        made = [Axis.fractional(axis.size, row, overlapping=overlapping) for axis, row in zip(axes, edges, strict=False)]
+        rows = zip(axes, edges, strict=False)
+        made = [Axis.fractional(axis.size, row, overlapping=overlapping, allow_empty=True) for axis, row in rows]
         if made == list(axes):
             return _sequences(edges, overlapping)
     raise NoTranslation(

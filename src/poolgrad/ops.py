@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -141,9 +141,10 @@ def _shape_of(name: str, array: Any) -> tuple[int, ...]:
 
 def _kinds(values: Any) -> Hashable:
     """Part of a key: 2.0 and True equal 2 and 1, and must be refused whatever was asked before."""
-    kind: Hashable = type(values)
-    if kind is not tuple and kind is not list:
-        return (kind, values.dtype) if kind is np.ndarray else kind
+    if isinstance(values, np.ndarray):
+        return (np.ndarray, values.dtype)
+    if not isinstance(values, (tuple, list)):
+        return cast(Hashable, type(values))
     kinds = tuple(map(type, values))
     return tuple(map(_kinds, values)) if tuple in kinds or list in kinds or np.ndarray in kinds else kinds
 

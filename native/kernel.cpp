@@ -8,489 +8,289 @@
 #include "direct.h"
 #include "floor.h"
 #include "images.h"
-#include "rows.h"
-#include "weave.h"
+#include "making.h"
 
 namespace poolgrad {
 namespace PG_ISA {
-namespace {
 
-template <class S> class Box {
-    using A = typename AccumulatorOf<S>::type;
-
-public:
-    Box(const Plan& plan, const char* source, char* scratch) : plan_(plan), K(plan.rank()), source_(source), scratch_(scratch) {
-        ring_ = at(plan.scratch.ring);
-        row_in_ = at(plan.scratch.row_in);
-        row_out_ = at(plan.scratch.row_out);
-        spread_ = at(plan.scratch.spread);
-        divided_ = at(plan.scratch.divided);
-        raw_ = at(plan.scratch.raw);
-        finished_ = at(plan.scratch.finished);
-        turned_in_ = at(plan.scratch.turned_in);
-        turned_out_ = at(plan.scratch.turned_out);
-        sums_ = at(plan.scratch.sums);
+template <class S> void Box<S>::run(const char* source, char* result, const int64_t* index, int64_t channel) {
+    channels_ = least(plan_.box_channels, plan_.channels - channel);
+    source += channel * plan_.channel_source;
+    result += channel * plan_.channel_result;
+    for (int k = 0; k < K; ++k) {
+        const Axis& axis = *plan_.axes[k];
+        a_[k] = index[k] * plan_.box[k];
+        b_[k] = least(a_[k] + plan_.box[k], axis.positions);
+        need_[k] = axis.rows_needed(a_[k], b_[k]);
+        source += (need_[k].a - axis.base) * plan_.steps[k].source_stride;
+        result += a_[k] * plan_.steps[k].result_stride;
+        program_[k] = axis.is_long() ? &plan_.programs[k][index[k]] : nullptr;
     }
+    const Axis& last = *plan_.axes[K - 1];
+    in_ = (need_[K - 1].b - need_[K - 1].a) * channels_;
+    out_ = (b_[K - 1] - a_[K - 1]) * channels_;
+    inner_[K - 1] = plan_.spread_late ? in_ : out_;
+    inner_[K - 1] = plan_.rows == Rows::woven ? most(inner_[K - 1], 1) : padded_row(most(inner_[K - 1], 1), int64_t(sizeof(A)));
+    for (int k = K - 2; k >= 1; --k) inner_[k] = (b_[k] - a_[k]) * inner_[k + 1];
+    block_ = K == 2 ? inner_[1] : padded_row(inner_[1], int64_t(sizeof(A)));
+    const Span w = plan_.divide_first ? need_[K - 1] : Span{a_[K - 1], b_[K - 1]};
+    divider_.begin(plan_, last.count.data() + w.a - (plan_.divide_first ? last.base : 0), w.b - w.a, channels_, divided_rows(plan_), at(plan_.scratch.divisors));
+    streaming_ = plan_.streaming && !plan_.gather;
+    char* target = plan_.gather ? begin_gathering(result) : result;
+    if (plan_.whole_images) run_images(source, target);
+    else if (is_direct(source, target)) run_direct(source, target);
+    else if (program_[0]) run_long(source, target);
+    else if (K == 2 && plan_.rows == Rows::packed && !plan_.spread_late && !program_[1] && plan_.chunk < b_[1] - a_[1]) run_interleaved(source, target);
+    else run_short(source, target);
+    if (plan_.gather) end_gathering(target, (b_[0] - a_[0]) * plan_.steps[0].result_stride);
+}
 
-    // The box with these indices along the axes, channels from `channel` on, of one image.
-    void run(const char* source, char* result, const int64_t* index, int64_t channel) {
-        channels_ = least(plan_.box_channels, plan_.channels - channel);
-        source += channel * plan_.channel_source;
-        result += channel * plan_.channel_result;
-        for (int k = 0; k < K; ++k) {
-            const Axis& axis = *plan_.axes[k];
-            a_[k] = index[k] * plan_.box[k];
-            b_[k] = least(a_[k] + plan_.box[k], axis.positions);
-            need_[k] = axis.rows_needed(a_[k], b_[k]);
-            source += (need_[k].a - axis.base) * plan_.steps[k].source_stride;
-            result += a_[k] * plan_.steps[k].result_stride;
-            program_[k] = axis.is_long() ? &plan_.programs[k][index[k]] : nullptr;
+template <class S> char* Box<S>::begin_gathering(char* result) {
+    char* target = reinterpret_cast<char*>(finished_) + (LINE - to_line(result)) % LINE;
+    passed_ = target + to_line(result);
+    apart_ = result - target;
+    return target;
+}
+
+template <class S> void Box<S>::pass_on(const char* until) {
+    const int64_t bytes = (until - passed_) / LINE * LINE;
+    if (bytes <= 0) return;
+    stream_lines(passed_ + apart_, passed_, bytes);
+    passed_ += bytes;
+}
+
+template <class S> void Box<S>::end_gathering(char* target, int64_t bytes) {
+    const int64_t head = least(to_line(target), bytes);
+    std::memcpy(target + apart_, target, size_t(head));
+    pass_on(target + bytes);
+    if (head < bytes) std::memcpy(passed_ + apart_, passed_, size_t(target + bytes - passed_));
+}
+
+template <class S> void Box<S>::run_images(const char* source, char* result) {
+    if constexpr (sizeof(S) == sizeof(A)) sum_images<A>(plan_, source, channels_, spread_, source_ + plan_.source_bytes, row_in_);
+    const A* sums = spread_;
+    write_sum<S, A>(result, &sums, 1, channels_, plan_.divisor, streaming_);
+}
+
+template <class S> bool Box<S>::is_direct(const char* source, const char* result) const {
+    int64_t terms = 1;
+    for (const Axis* axis : plan_.axes) terms *= axis->reach[0];
+    const bool small = K <= 3 && terms <= DIRECT_TERMS && plan_.axes[K - 1]->reach[0] <= DIRECT_SIDE && plan_.axes[K - 2]->reach[0] <= DIRECT_SIDE;
+    const Place place{b_[K - 1] - a_[K - 1], plan_.steps[K - 1].result_stride, channels_, plan_.channel_result, int64_t(sizeof(S))};
+    return small && plan_.rows == Rows::packed && channels_ >= LANES<A> && !plan_.accumulate && place.packed() && is_aligned(result) &&
+           cells_in_place(source, need_[K - 1].b - need_[K - 1].a);
+}
+
+template <class S> void Box<S>::run_direct(const char* source, char* result) {
+    const int64_t planes = K == 3 ? b_[0] - a_[0] : 1;
+    for (int64_t d = 0; d < planes; ++d) {
+        const Span deep = K == 3 ? Span{plan_.axes[0]->lo[a_[0] + d], plan_.axes[0]->hi[a_[0] + d]} : Span{0, 1};
+        const char* plane = source + (K == 3 ? (deep.a - need_[0].a) * plan_.steps[0].source_stride : 0);
+        char* to = result + (K == 3 ? d * plan_.steps[0].result_stride : 0);
+        const int64_t product = K == 3 ? count_of_position(0, a_[0] + d) : 1;
+        for (int64_t i = a_[K - 2]; i < b_[K - 2]; ++i)
+            direct_row(i, deep.b - deep.a, plane, product * count_of_position(K - 2, i), to + (i - a_[K - 2]) * plan_.steps[K - 2].result_stride);
+    }
+}
+
+template <class S> void Box<S>::direct_row(int64_t i, int64_t planes, const char* source, int64_t product, char* to) {
+    const Axis &rows = *plan_.axes[K - 2], &last = *plan_.axes[K - 1];
+    const A* p[DIRECT_TERMS];
+    const int64_t high = rows.hi[i] - rows.lo[i], width = b_[K - 1] - a_[K - 1];
+    for (int64_t d = 0; d < planes; ++d)
+        for (int64_t h = 0; h < high; ++h)
+            p[d * high + h] = reinterpret_cast<const A*>(source + d * plan_.steps[0].source_stride + (rows.lo[i] + h - need_[K - 2].a) * plan_.steps[K - 2].source_stride);
+    const bool past = streaming_ && to_line(to) == 0 && channels_ * int64_t(sizeof(A)) % LINE == 0;
+    for (int64_t w = 0, n; w < width; w += n) {
+        const int64_t a = a_[K - 1] + w, wide = last.hi[a] - last.lo[a];
+        const int64_t d = divider_.divisor_at(product, w, width - w, n);
+        for (int64_t j = 1; j < n; ++j) if (last.hi[a + j] - last.lo[a + j] != wide) { n = j; break; }
+        A* out = reinterpret_cast<A*>(to) + w * channels_;
+        if (planes <= 0 || high <= 0 || wide <= 0) std::memset(out, 0, size_t(n * channels_) * sizeof(A));
+        else direct_cells<A>({out, p, planes, last.lo.data() + a, need_[K - 1].a, n, channels_, A(1)}, high, wide, d, past);
+    }
+}
+
+template <class S> void Box<S>::run_short(const char* source, char* result) {
+    const Axis& axis = *plan_.axes[0];
+    const int64_t size = block_, slots = plan_.ring_rows, batch = K == 2 ? plan_.batch : 1, first = need_[0].a;
+    int64_t made = first, slot = 0;
+    const A* p[BLOCK];
+    for (int64_t i = a_[0], n; i < b_[0]; i += n) {
+        const int64_t lo = axis.lo[i], hi = axis.hi[i];
+        char* to = result + (i - a_[0]) * plan_.steps[0].result_stride;
+        n = 1;
+        if (lo >= hi) { emit(p, 0, i, 1, to); continue; }
+        if (made < lo) { made = lo; slot = (made - first) % slots; }
+        while (made < hi) {
+            const int64_t m = least(least(batch, need_[0].b - made), slots - slot);
+            make_blocks(made, m, source + (made - first) * plan_.steps[0].source_stride, ring_ + slot * size);
+            made += m;
+            slot = slot + m == slots ? 0 : slot + m;
         }
-        const Axis& last = *plan_.axes[K - 1];
-        in_ = (need_[K - 1].b - need_[K - 1].a) * channels_;
-        out_ = (b_[K - 1] - a_[K - 1]) * channels_;
-        inner_[K - 1] = plan_.spread_late ? in_ : out_;
-        inner_[K - 1] = plan_.rows == Rows::woven ? most(inner_[K - 1], 1) : padded_row(most(inner_[K - 1], 1), int64_t(sizeof(A)));
-        for (int k = K - 2; k >= 1; --k) inner_[k] = (b_[k] - a_[k]) * inner_[k + 1];
-        block_ = K == 2 ? inner_[1] : padded_row(inner_[1], int64_t(sizeof(A)));
-        const Span w = plan_.divide_first ? need_[K - 1] : Span{a_[K - 1], b_[K - 1]};
-        divider_.begin(plan_, last.count.data() + w.a - (plan_.divide_first ? last.base : 0), w.b - w.a, channels_, divided_rows(plan_), at(plan_.scratch.divisors));
-        streaming_ = plan_.streaming && !plan_.gather;
-        char* target = plan_.gather ? begin_gathering(result) : result;
-        if (plan_.whole_images) run_images(source, target);
-        else if (is_direct(source, target)) run_direct(source, target);
-        else if (program_[0]) run_long(source, target);
-        else if (K == 2 && plan_.rows == Rows::packed && !plan_.spread_late && !program_[1] && plan_.chunk < b_[1] - a_[1]) run_interleaved(source, target);
-        else run_short(source, target);
-        if (plan_.gather) end_gathering(target, (b_[0] - a_[0]) * plan_.steps[0].result_stride);
-    }
-
-private:
-    A* at(size_t offset) const { return reinterpret_cast<A*>(scratch_ + offset); }
-
-    // A box whose rows do not fill whole lines is finished in scratch, as far from a line's beginning as in the result; whole
-    // lines are passed on as they are completed.
-    char* begin_gathering(char* result) {
-        char* target = reinterpret_cast<char*>(finished_) + (LINE - to_line(result)) % LINE;
-        passed_ = target + to_line(result);
-        apart_ = result - target;
-        return target;
-    }
-
-    void pass_on(const char* until) {
-        const int64_t bytes = (until - passed_) / LINE * LINE;
-        if (bytes <= 0) return;
-        stream_lines(passed_ + apart_, passed_, bytes);
-        passed_ += bytes;
-    }
-
-    void end_gathering(char* target, int64_t bytes) {
-        const int64_t head = least(to_line(target), bytes);
-        std::memcpy(target + apart_, target, size_t(head));
-        pass_on(target + bytes);
-        if (head < bytes) std::memcpy(passed_ + apart_, passed_, size_t(target + bytes - passed_));
-    }
-
-    // The divisor's share of row `row` of axis k, where the division comes first; of position i, where it comes last.
-    int64_t count_of_row(int k, int64_t row) const {
-        return plan_.divide_first && !plan_.constant_divisor ? plan_.axes[k]->count[row - plan_.axes[k]->base] : 1;
-    }
-    int64_t count_of_position(int k, int64_t i) const {
-        return plan_.divide_first || plan_.constant_divisor ? 1 : plan_.axes[k]->count[i];
-    }
-
-    // How many of n positions from i on divide by the same.
-    int64_t alike(int k, int64_t i, int64_t n) const {
-        if (plan_.divide_first || plan_.constant_divisor) return n;
-        const int64_t* count = plan_.axes[k]->count.data() + i;
-        for (int64_t j = 1; j < n; ++j) if (count[j] != count[0]) return j;
-        return n;
-    }
-
-    void run_images(const char* source, char* result) {
-        if constexpr (sizeof(S) == sizeof(A)) sum_images<A>(plan_, source, channels_, spread_, source_ + plan_.source_bytes, row_in_);
-        const A* sums = spread_;
-        write_sum<S, A>(result, &sums, 1, channels_, plan_.divisor, streaming_);
-    }
-
-    // Small windows over rows that can be used where they lie, into rows that lie packed.
-    bool is_direct(const char* source, const char* result) const {
-        int64_t terms = 1;
-        for (const Axis* axis : plan_.axes) terms *= axis->reach[0];
-        const bool small = K <= 3 && terms <= DIRECT_TERMS && plan_.axes[K - 1]->reach[0] <= DIRECT_SIDE && plan_.axes[K - 2]->reach[0] <= DIRECT_SIDE;
-        const Place place{b_[K - 1] - a_[K - 1], plan_.steps[K - 1].result_stride, channels_, plan_.channel_result, int64_t(sizeof(S))};
-        return small && plan_.rows == Rows::packed && channels_ >= LANES<A> && !plan_.accumulate && place.packed() && is_aligned(result) &&
-               cells_in_place(source, need_[K - 1].b - need_[K - 1].a);
-    }
-
-    void run_direct(const char* source, char* result) {
-        const int64_t planes = K == 3 ? b_[0] - a_[0] : 1;
-        for (int64_t d = 0; d < planes; ++d) {
-            const Span deep = K == 3 ? Span{plan_.axes[0]->lo[a_[0] + d], plan_.axes[0]->hi[a_[0] + d]} : Span{0, 1};
-            const char* plane = source + (K == 3 ? (deep.a - need_[0].a) * plan_.steps[0].source_stride : 0);
-            char* to = result + (K == 3 ? d * plan_.steps[0].result_stride : 0);
-            const int64_t product = K == 3 ? count_of_position(0, a_[0] + d) : 1;
-            for (int64_t i = a_[K - 2]; i < b_[K - 2]; ++i)
-                direct_row(i, deep.b - deep.a, plane, product * count_of_position(K - 2, i), to + (i - a_[K - 2]) * plan_.steps[K - 2].result_stride);
+        if (K == 2) n = least(least(axis.together[i], b_[0] - i), least(plan_.run_rows, made - hi + 1));
+        int64_t q = (lo - first) % slots;
+        for (int64_t c = lo; c < hi; ++c) {
+            p[c - lo] = ring_ + q * size;
+            n = least(n, slots - q);
+            if (++q == slots) q = 0;
         }
+        n = alike(0, i, n);
+        emit(p, int(hi - lo), i, n, to);
+        if (plan_.gather) pass_on(to + n * plan_.steps[0].result_stride);
     }
+}
 
-    // Row i of the last axis but one, from `planes` planes.
-    void direct_row(int64_t i, int64_t planes, const char* source, int64_t product, char* to) {
-        const Axis &rows = *plan_.axes[K - 2], &last = *plan_.axes[K - 1];
-        const A* p[DIRECT_TERMS];
-        const int64_t high = rows.hi[i] - rows.lo[i], width = b_[K - 1] - a_[K - 1];
-        for (int64_t d = 0; d < planes; ++d)
-            for (int64_t h = 0; h < high; ++h)
-                p[d * high + h] = reinterpret_cast<const A*>(source + d * plan_.steps[0].source_stride + (rows.lo[i] + h - need_[K - 2].a) * plan_.steps[K - 2].source_stride);
-        const bool past = streaming_ && to_line(to) == 0 && channels_ * int64_t(sizeof(A)) % LINE == 0;
-        for (int64_t w = 0, n; w < width; w += n) {
-            const int64_t a = a_[K - 1] + w, wide = last.hi[a] - last.lo[a];
-            const int64_t d = divider_.divisor_at(product, w, width - w, n);
-            for (int64_t j = 1; j < n; ++j) if (last.hi[a + j] - last.lo[a + j] != wide) { n = j; break; }
-            A* out = reinterpret_cast<A*>(to) + w * channels_;
-            if (planes <= 0 || high <= 0 || wide <= 0) std::memset(out, 0, size_t(n * channels_) * sizeof(A));
-            else direct_cells<A>({out, p, planes, last.lo.data() + a, need_[K - 1].a, n, channels_, A(1)}, high, wide, d, past);
+template <class S> void Box<S>::run_interleaved(const char* source, char* result) {
+    const Axis &axis = *plan_.axes[0], &last = *plan_.axes[1];
+    const int64_t first = need_[0].a, width = b_[1] - a_[1], width_in = need_[1].b - need_[1].a;
+    int64_t i = a_[0], slot = 0;
+    for (int64_t row = first; row < need_[0].b; ++row) {
+        int64_t end = i;  // positions i ... end-1 are complete with this row
+        while (end < b_[0] && (axis.hi[end] <= row + 1 || axis.lo[end] >= axis.hi[end])) ++end;
+        const char* from = source + (row - first) * plan_.steps[0].source_stride;
+        A* made = ring_ + slot * block_;
+        if (++slot == plan_.ring_rows) slot = 0;
+        const int64_t product = count_of_row(0, row);
+        int64_t loaded = need_[1].a;
+        for (int64_t w = 0; w < width; w += plan_.chunk) {
+            const int64_t n = least(plan_.chunk, width - w), a = a_[1] + w, cells = most(loaded, last.hi[a + n - 1]);
+            const int64_t done = loaded - need_[1].a;
+            const A* in = row_in_;
+            if (const A* there = cells_in_place(from, width_in)) in = there;
+            else load_cells(from, product, done, cells - loaded, row_in_ + done * channels_);
+            loaded = cells;
+            sum_axis(last, nullptr, a, a + n, in, need_[1].a, channels_, made + w * channels_, sums_);
+            for (int64_t j = i; j < end; ++j) emit_part(j, first, w, n, result);
         }
+        i = end;
     }
+    for (; i < b_[0]; ++i) emit_part(i, first, 0, width, result);
+}
 
-    // First axis, short intervals: a ring of blocks.
-    void run_short(const char* source, char* result) {
-        const Axis& axis = *plan_.axes[0];
-        const int64_t size = block_, slots = plan_.ring_rows, batch = K == 2 ? plan_.batch : 1, first = need_[0].a;
-        int64_t made = first, slot = 0;
-        const A* p[BLOCK];
-        for (int64_t i = a_[0], n; i < b_[0]; i += n) {
-            const int64_t lo = axis.lo[i], hi = axis.hi[i];
-            char* to = result + (i - a_[0]) * plan_.steps[0].result_stride;
-            n = 1;
-            if (lo >= hi) { emit(p, 0, i, 1, to); continue; }
-            if (made < lo) { made = lo; slot = (made - first) % slots; }
-            while (made < hi) {
-                const int64_t m = least(least(batch, need_[0].b - made), slots - slot);
-                make_blocks(made, m, source + (made - first) * plan_.steps[0].source_stride, ring_ + slot * size);
-                made += m;
-                slot = slot + m == slots ? 0 : slot + m;
+template <class S> void Box<S>::emit_part(int64_t i, int64_t first, int64_t w, int64_t n, char* result) {
+    const Axis& axis = *plan_.axes[0];
+    const A* p[BLOCK];
+    const int64_t lo = axis.lo[i], found = most(axis.hi[i] - lo, 0);
+    for (int64_t r = 0; r < found; ++r) p[r] = ring_ + (lo + r - first) % plan_.ring_rows * block_ + w * channels_;
+    char* to = result + (i - a_[0]) * plan_.steps[0].result_stride + w * plan_.steps[1].result_stride;
+    emit_rows(p, int(found), to, 1, w, n, count_of_position(0, i));
+}
+
+template <class S> void Box<S>::make_blocks(int64_t row, int64_t n, const char* source, A* to) {
+    const int64_t stride = plan_.steps[0].source_stride;
+    if (K == 2) return make_rows(0, row, n, 1, source, to);
+    for (int64_t k = 0; k < n; ++k) expand(1, count_of_row(0, row + k), source + k * stride, to + k * block_);
+}
+
+template <class S> void Box<S>::run_long(const char* source, char* result) {
+    const int64_t width = b_[K - 1] - a_[K - 1], row_size = inner_[K - 1], rows = b_[0] - a_[0];
+    make_blocks(need_[0].a, need_[0].b - need_[0].a, source, ring_);
+    const int64_t columns = plan_.spread_late ? width : most(1, plan_.tile / channels_);
+    for (int64_t r = 0; r < inner_[1] / row_size; ++r)
+        for (int64_t w = 0; w < width; w += columns) {
+            const int64_t n = least(columns, width - w), elements = round_up(plan_.spread_late ? in_ : n * channels_, FEW_CHANNELS);
+            sum_long<A>(*program_[0], {ring_ + r * row_size + w * channels_, block_, 0}, {finished_, elements, 0}, elements, 1, sums_);
+            for (int64_t i = 0; i < rows; ++i) {
+                const A* row = finished_ + i * elements;
+                int64_t product = count_of_position(0, a_[0] + i);
+                char* to = row_place(r, result + i * plan_.steps[0].result_stride, product);
+                emit_rows(&row, 1, to + w * plan_.steps[K - 1].result_stride, 1, w, n, product);
             }
-            if (K == 2) n = least(least(axis.together[i], b_[0] - i), least(plan_.run_rows, made - hi + 1));
-            int64_t q = (lo - first) % slots;
-            for (int64_t c = lo; c < hi; ++c) {
-                p[c - lo] = ring_ + q * size;
-                n = least(n, slots - q);
-                if (++q == slots) q = 0;
-            }
-            n = alike(0, i, n);
-            emit(p, int(hi - lo), i, n, to);
-            if (plan_.gather) pass_on(to + n * plan_.steps[0].result_stride);
         }
-    }
+}
 
-    // The same for two axes and packed rows: a row is made a few positions at a time, and what it completes of the result
-    // is written while it is still close by.
-    void run_interleaved(const char* source, char* result) {
-        const Axis &axis = *plan_.axes[0], &last = *plan_.axes[1];
-        const int64_t first = need_[0].a, width = b_[1] - a_[1], width_in = need_[1].b - need_[1].a;
-        int64_t i = a_[0], slot = 0;
-        for (int64_t row = first; row < need_[0].b; ++row) {
-            int64_t end = i;  // positions i ... end-1 are complete with this row
-            while (end < b_[0] && (axis.hi[end] <= row + 1 || axis.lo[end] >= axis.hi[end])) ++end;
-            const char* from = source + (row - first) * plan_.steps[0].source_stride;
-            A* made = ring_ + slot * block_;
-            if (++slot == plan_.ring_rows) slot = 0;
-            const int64_t product = count_of_row(0, row);
-            int64_t loaded = need_[1].a;
-            for (int64_t w = 0; w < width; w += plan_.chunk) {
-                const int64_t n = least(plan_.chunk, width - w), a = a_[1] + w, cells = most(loaded, last.hi[a + n - 1]);
-                const int64_t done = loaded - need_[1].a;
-                const A* in = row_in_;
-                if (const A* there = cells_in_place(from, width_in)) in = there;
-                else load_cells(from, product, done, cells - loaded, row_in_ + done * channels_);
-                loaded = cells;
-                sum_axis(last, nullptr, a, a + n, in, need_[1].a, channels_, made + w * channels_, sums_);
-                for (int64_t j = i; j < end; ++j) emit_part(j, first, w, n, result);
-            }
-            i = end;
-        }
-        for (; i < b_[0]; ++i) emit_part(i, first, 0, width, result);
+template <class S> void Box<S>::emit(const A** p, int found, int64_t i, int64_t n, char* result) {
+    const int64_t width = b_[K - 1] - a_[K - 1], row_size = inner_[K - 1];
+    if (K == 2) return emit_rows(p, found, result, n, 0, width, count_of_position(0, i));
+    const int64_t rows = inner_[1] / row_size, wide = b_[K - 2] - a_[K - 2];
+    for (int64_t r = 0, together; r < rows; r += together) {
+        together = alike(K - 2, a_[K - 2] + r % wide, least(plan_.run_rows, wide - r % wide));
+        int64_t product = count_of_position(0, i);
+        char* to = row_place(r, result, product);
+        emit_rows(p, found, to, together, 0, width, product);
+        for (int j = 0; j < found; ++j) p[j] += together * row_size;
     }
+}
 
-    // Positions w ... w+n-1 of result row i, from the ring.
-    void emit_part(int64_t i, int64_t first, int64_t w, int64_t n, char* result) {
-        const Axis& axis = *plan_.axes[0];
-        const A* p[BLOCK];
-        const int64_t lo = axis.lo[i], found = most(axis.hi[i] - lo, 0);
-        for (int64_t r = 0; r < found; ++r) p[r] = ring_ + (lo + r - first) % plan_.ring_rows * block_ + w * channels_;
-        char* to = result + (i - a_[0]) * plan_.steps[0].result_stride + w * plan_.steps[1].result_stride;
-        emit_rows(p, int(found), to, 1, w, n, count_of_position(0, i));
+template <class S> char* Box<S>::row_place(int64_t r, char* result, int64_t& product) const {
+    for (int k = K - 2; k >= 1; --k) {
+        const int64_t n = b_[k] - a_[k], i = r % n;
+        result += i * plan_.steps[k].result_stride;
+        product *= count_of_position(k, a_[k] + i);
+        r /= n;
     }
+    return result;
+}
 
-    // Blocks of `n` consecutive rows of the first axis.
-    void make_blocks(int64_t row, int64_t n, const char* source, A* to) {
-        const int64_t stride = plan_.steps[0].source_stride;
-        if (K == 2) return make_rows(0, row, n, 1, source, to);
-        for (int64_t k = 0; k < n; ++k) expand(1, count_of_row(0, row + k), source + k * stride, to + k * block_);
+template <class S> void Box<S>::emit_rows(const A* const* p, int found, char* to, int64_t rows, int64_t w, int64_t n, int64_t product) {
+    const int64_t step = rows > 1 ? channels_ * int64_t(sizeof(S)) : plan_.steps[K - 1].result_stride;
+    const Place place{rows * n, step, channels_, plan_.channel_result, int64_t(sizeof(S))};
+    const bool direct = !plan_.accumulate && place.packed();
+    const int64_t elements = rows * n * channels_;
+    if (direct && !plan_.spread_late && plan_.divide_first) return write_sum<S, A>(to, p, found, elements, 1, streaming_);
+    if (direct && !plan_.spread_late && !divider_.by_row()) return write_divided(p, found, to, rows, w, n, product);
+    const A* row = found == 1 ? p[0] : row_out_;
+    if (found != 1) add_rows(row_out_, p, found, plan_.spread_late ? rows * inner_[K - 1] : elements);
+    if (plan_.spread_late) {
+        if (direct && plan_.divide_first && spread_into(row, to, rows)) return;
+        spread(row, spread_, rows);
+        row = spread_;
     }
-
-    // First axis, long intervals: every block, then sums of a group of columns, then its rows of the result.
-    void run_long(const char* source, char* result) {
-        const int64_t width = b_[K - 1] - a_[K - 1], row_size = inner_[K - 1], rows = b_[0] - a_[0];
-        make_blocks(need_[0].a, need_[0].b - need_[0].a, source, ring_);
-        const int64_t columns = plan_.spread_late ? width : most(1, plan_.tile / channels_);
-        for (int64_t r = 0; r < inner_[1] / row_size; ++r)
-            for (int64_t w = 0; w < width; w += columns) {
-                const int64_t n = least(columns, width - w), elements = round_up(plan_.spread_late ? in_ : n * channels_, FEW_CHANNELS);
-                sum_long<A>(*program_[0], {ring_ + r * row_size + w * channels_, block_, 0}, {finished_, elements, 0}, elements, 1, sums_);
-                for (int64_t i = 0; i < rows; ++i) {
-                    const A* row = finished_ + i * elements;
-                    int64_t product = count_of_position(0, a_[0] + i);
-                    char* to = row_place(r, result + i * plan_.steps[0].result_stride, product);
-                    emit_rows(&row, 1, to + w * plan_.steps[K - 1].result_stride, 1, w, n, product);
-                }
-            }
+    if (!plan_.divide_first) {
+        divider_.divide(row, divided_, product, w, rows * n);
+        row = divided_;
     }
+    store_row<S>(row, to, place, plan_.accumulate, streaming_);
+}
 
-    // Write positions i ... i+n-1 of the first axis: the sum of the blocks p. More than one only where K is 2.
-    void emit(const A** p, int found, int64_t i, int64_t n, char* result) {
-        const int64_t width = b_[K - 1] - a_[K - 1], row_size = inner_[K - 1];
-        if (K == 2) return emit_rows(p, found, result, n, 0, width, count_of_position(0, i));
-        const int64_t rows = inner_[1] / row_size, wide = b_[K - 2] - a_[K - 2];
-        for (int64_t r = 0, together; r < rows; r += together) {
-            together = alike(K - 2, a_[K - 2] + r % wide, least(plan_.run_rows, wide - r % wide));
-            int64_t product = count_of_position(0, i);
-            char* to = row_place(r, result, product);
-            emit_rows(p, found, to, together, 0, width, product);
-            for (int j = 0; j < found; ++j) p[j] += together * row_size;
-        }
+template <class S> void Box<S>::write_divided(const A* const* in, int found, char* to, int64_t rows, int64_t w, int64_t n, int64_t product) {
+    const A* p[BLOCK];
+    for (int r = 0; r < found; ++r) p[r] = in[r];
+    for (int64_t i = 0, shared; i < rows * n; i += shared) {
+        const int64_t d = divider_.divisor_at(product, w + i, rows * n - i, shared), run = shared * channels_;
+        write_sum<S, A>(to, p, found, run, d, streaming_);
+        to += run * int64_t(sizeof(S));
+        for (int r = 0; r < found; ++r) p[r] += run;
     }
+}
 
-    // Row r of a block in the result, and its divisor so far.
-    char* row_place(int64_t r, char* result, int64_t& product) const {
-        for (int k = K - 2; k >= 1; --k) {
-            const int64_t n = b_[k] - a_[k], i = r % n;
-            result += i * plan_.steps[k].result_stride;
-            product *= count_of_position(k, a_[k] + i);
-            r /= n;
-        }
-        return result;
-    }
-
-    // `rows` result rows (more than one only where they lie packed on both sides), each n positions from position w of
-    // the box on.
-    void emit_rows(const A* const* p, int found, char* to, int64_t rows, int64_t w, int64_t n, int64_t product) {
-        const int64_t step = rows > 1 ? channels_ * int64_t(sizeof(S)) : plan_.steps[K - 1].result_stride;
-        const Place place{rows * n, step, channels_, plan_.channel_result, int64_t(sizeof(S))};
-        const bool direct = !plan_.accumulate && place.packed();
-        const int64_t elements = rows * n * channels_;
-        if (direct && !plan_.spread_late && plan_.divide_first) return write_sum<S, A>(to, p, found, elements, 1, streaming_);
-        if (direct && !plan_.spread_late && !divider_.by_row()) return write_divided(p, found, to, rows, w, n, product);
-        const A* row = found == 1 ? p[0] : row_out_;
-        if (found != 1) add_rows(row_out_, p, found, plan_.spread_late ? rows * inner_[K - 1] : elements);
-        if (plan_.spread_late) {
-            if (direct && plan_.divide_first && spread_into(row, to, rows)) return;
-            spread(row, spread_, rows);
-            row = spread_;
-        }
-        if (!plan_.divide_first) {
-            divider_.divide(row, divided_, product, w, rows * n);
-            row = divided_;
-        }
-        store_row<S>(row, to, place, plan_.accumulate, streaming_);
-    }
-
-    // Sum, divide and write in one go; positions that share a divisor are one run.
-    void write_divided(const A* const* in, int found, char* to, int64_t rows, int64_t w, int64_t n, int64_t product) {
-        const A* p[BLOCK];
-        for (int r = 0; r < found; ++r) p[r] = in[r];
-        for (int64_t i = 0, shared; i < rows * n; i += shared) {
-            const int64_t d = divider_.divisor_at(product, w + i, rows * n - i, shared), run = shared * channels_;
-            write_sum<S, A>(to, p, found, run, d, streaming_);
-            to += run * int64_t(sizeof(S));
-            for (int r = 0; r < found; ++r) p[r] += run;
-        }
-    }
-
-    // Spread rows straight into the result, if it lies well for that. Many channels are rounded to storage first.
-    bool spread_into(const A* row, char* to, int64_t rows) {
-        const bool woven = plan_.rows == Rows::woven, aligned = to_line(to) == 0;
-        if (woven) {
-            if (sizeof(S) != sizeof(A) || reinterpret_cast<uintptr_t>(to) % sizeof(A)) return false;
-            if (!streaming_) { weave_rows<A>(plan_.weave, row, reinterpret_cast<A*>(to), rows); return true; }
-            if (!aligned || plan_.weave.period * out_ * int64_t(sizeof(A)) % LINE) return false;
-            weave_rows<A, true>(plan_.weave, row, reinterpret_cast<A*>(to), rows);
-            return true;
-        }
-        const Axis& axis = *plan_.axes[K - 1];
-        const int64_t bytes = channels_ * int64_t(sizeof(S));
-        const char* from = reinterpret_cast<const char*>(row);
-        if (sizeof(S) != sizeof(A)) {
-            narrow_run<S>(row, reinterpret_cast<char*>(spread_), in_);
-            from = reinterpret_cast<const char*>(spread_);
-        }
-        const bool past = streaming_ && aligned && bytes % LINE == 0;
-        for (int64_t i = a_[K - 1]; i < b_[K - 1]; ++i, to += bytes) {
-            const char* cell = from + (axis.lo[i] - need_[K - 1].a) * bytes;
-            if (axis.lo[i] >= axis.hi[i]) std::memset(to, 0, size_t(bytes));
-            else if (past) stream_lines(to, cell, bytes);
-            else std::memcpy(to, cell, size_t(bytes));
-        }
+template <class S> bool Box<S>::spread_into(const A* row, char* to, int64_t rows) {
+    const bool woven = plan_.rows == Rows::woven, aligned = to_line(to) == 0;
+    if (woven) {
+        if (sizeof(S) != sizeof(A) || reinterpret_cast<uintptr_t>(to) % sizeof(A)) return false;
+        if (!streaming_) { weave_rows<A>(plan_.weave, row, reinterpret_cast<A*>(to), rows); return true; }
+        if (!aligned || plan_.weave.period * out_ * int64_t(sizeof(A)) % LINE) return false;
+        weave_rows<A, true>(plan_.weave, row, reinterpret_cast<A*>(to), rows);
         return true;
     }
-
-    void spread(const A* row, A* out, int64_t rows) {
-        if (plan_.rows == Rows::woven) return weave_rows<A>(plan_.weave, row, out, rows);
-        const Axis& axis = *plan_.axes[K - 1];
-        for (int64_t i = a_[K - 1]; i < b_[K - 1]; ++i, out += channels_) {
-            const A* p = row + (axis.lo[i] - need_[K - 1].a) * channels_;
-            add_rows(out, &p, axis.lo[i] < axis.hi[i], channels_);
-        }
+    const Axis& axis = *plan_.axes[K - 1];
+    const int64_t bytes = channels_ * int64_t(sizeof(S));
+    const char* from = reinterpret_cast<const char*>(row);
+    if (sizeof(S) != sizeof(A)) {
+        narrow_run<S>(row, reinterpret_cast<char*>(spread_), in_);
+        from = reinterpret_cast<const char*>(spread_);
     }
-
-    // Axes k and after, for one row of the axis before: `to` becomes [positions of k]...[row]. 0 < k < K-1.
-    void expand(int k, int64_t product, const char* source, A* to) {
-        const Span need = need_[k];
-        A* blocks = at(plan_.scratch.level[k]);
-        if (k == K - 2) make_rows(k, need.a, need.b - need.a, product, source, blocks);
-        else for (int64_t c = need.a; c < need.b; ++c)
-            expand(k + 1, product * count_of_row(k, c), source + (c - need.a) * plan_.steps[k].source_stride, blocks + (c - need.a) * inner_[k + 1]);
-        sum_axis(*plan_.axes[k], program_[k], a_[k], b_[k], blocks, need.a, inner_[k + 1], to, sums_);
+    const bool past = streaming_ && aligned && bytes % LINE == 0;
+    for (int64_t i = a_[K - 1]; i < b_[K - 1]; ++i, to += bytes) {
+        const char* cell = from + (axis.lo[i] - need_[K - 1].a) * bytes;
+        if (axis.lo[i] >= axis.hi[i]) std::memset(to, 0, size_t(bytes));
+        else if (past) stream_lines(to, cell, bytes);
+        else std::memcpy(to, cell, size_t(bytes));
     }
+    return true;
+}
 
-    // n rows of axis k (the last but one) from `row` on, each summed along the last axis.
-    void make_rows(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to) {
-        const int64_t stride = plan_.steps[k].source_stride;
-        for (int64_t r = 0; r < n; r += plan_.batch) {
-            const int64_t m = least(plan_.batch, n - r);
-            const char* from = source + r * stride;
-            A* rows = to + r * inner_[K - 1];
-            if (plan_.spread_late) load_rows(k, row + r, m, product, from, rows, inner_[K - 1]);
-            else if (plan_.rows == Rows::packed) sum_packed(k, row + r, m, product, from, rows);
-            else if (plan_.rows == Rows::turned) sum_turned(k, row + r, m, product, from, rows);
-            else {
-                const A* in = rows_in_place(k, from, m);
-                if (!in) {
-                    load_rows(k, row + r, m, product, from, row_in_, in_);
-                    in = row_in_;
-                }
-                prefetch_rows(k, m, from);
-                weave_rows(plan_.weave, in, rows, m);
-            }
-        }
+template <class S> void Box<S>::spread(const A* row, A* out, int64_t rows) {
+    if (plan_.rows == Rows::woven) return weave_rows<A>(plan_.weave, row, out, rows);
+    const Axis& axis = *plan_.axes[K - 1];
+    for (int64_t i = a_[K - 1]; i < b_[K - 1]; ++i, out += channels_) {
+        const A* p = row + (axis.lo[i] - need_[K - 1].a) * channels_;
+        add_rows(out, &p, axis.lo[i] < axis.hi[i], channels_);
     }
+}
 
-    // Ask for the n rows after these while these are computed.
-    void prefetch_rows(int k, int64_t n, const char* source) const {
-        const int64_t stride = plan_.steps[k].source_stride;
-        if (plan_.steps[K - 1].source_stride != channels_ * int64_t(sizeof(S))) return;
-        const int64_t bytes = in_ * int64_t(sizeof(S));
-        if (stride == bytes) return prefetch(source + n * stride, n * bytes);
-        for (int64_t r = n; r < 2 * n; ++r) prefetch(source + r * stride, bytes);
-    }
-
-    // Rows that can be woven where they lie: packed, not to be divided, and with room around them in the source.
-    const A* rows_in_place(int k, const char* from, int64_t n) const {
-        constexpr int64_t item = sizeof(A), before = VECTOR_BYTES, after = 3 * VECTOR_BYTES;
-        if (sizeof(S) != sizeof(A) || plan_.divide_first || plan_.source_bytes == 0) return nullptr;
-        const bool packed = plan_.steps[K - 1].source_stride == channels_ * item && (channels_ == 1 || plan_.channel_source == item) &&
-                            plan_.steps[k].source_stride == in_ * item && reinterpret_cast<uintptr_t>(from) % sizeof(A) == 0;
-        const int64_t at = from - source_;
-        return packed && at >= before && at + n * in_ * item + after <= plan_.source_bytes ? reinterpret_cast<const A*>(from) : nullptr;
-    }
-
-    void sum_packed(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to) {
-        if (program_[K - 1]) {
-            load_rows(k, row, n, product, source, row_in_, in_);
-            prefetch_rows(k, n, source);
-            return sum_long<A>(*program_[K - 1], {row_in_, channels_, in_}, {to, channels_, inner_[K - 1]}, channels_, n, sums_);
-        }
-        for (int64_t r = 0; r < n; ++r) {
-            const A* in = load_row(source + r * plan_.steps[k].source_stride, product * count_of_row(k, row + r), row_in_);
-            sum_last(in, channels_, to + r * inner_[K - 1]);
-        }
-    }
-
-    // Rows are turned so that they lie side by side and fill the vectors.
-    void sum_turned(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to) {
-        const int64_t lanes = (n + 15) / 16 * 16, width = need_[K - 1].b - need_[K - 1].a, stride = plan_.steps[k].source_stride;
-        const int64_t chunk = turned_chunk(channels_), chunk_stride = chunk * channels_;
-        for (int64_t w = 0; w < width; w += chunk) {
-            const int64_t m = least(chunk, width - w);
-            for (int64_t r = 0; r < n; ++r) load_cells(source + r * stride, product * count_of_row(k, row + r), w, m, row_in_ + r * chunk_stride);
-            transpose(row_in_, chunk_stride, turned_in_ + w * channels_ * lanes, lanes, lanes, m * channels_);
-        }
-        prefetch_rows(k, n, source);
-        sum_last(turned_in_, channels_ * lanes, turned_out_);
-        A* target = n == lanes ? to : row_in_;
-        transpose(turned_out_, lanes, target, inner_[K - 1], out_, lanes);
-        if (target != to) std::memcpy(to, target, size_t(n * inner_[K - 1]) * sizeof(A));
-    }
-
-    void sum_last(const A* in, int64_t inner, A* to) {
-        sum_axis(*plan_.axes[K - 1], program_[K - 1], a_[K - 1], b_[K - 1], in, need_[K - 1].a, inner, to, sums_);
-    }
-
-    void load_rows(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to, int64_t stride) {
-        const int64_t step = plan_.steps[k].source_stride, width = need_[K - 1].b - need_[K - 1].a;
-        // Rows that follow each other on both sides and divide by the same are one long row.
-        const bool packed = stride == in_ && step == in_ * int64_t(sizeof(S)) && plan_.rows == Rows::woven &&
-                            Place{width, plan_.steps[K - 1].source_stride, channels_, plan_.channel_source, int64_t(sizeof(S))}.packed();
-        for (int64_t r = 0, rows; r < n; r += rows) {
-            const int64_t count = count_of_row(k, row + r);
-            for (rows = 1; packed && r + rows < n && count_of_row(k, row + r + rows) == count;) ++rows;
-            A* place = to + r * stride;
-            const A* loaded = load_row(source + r * step, product * count, place, rows);
-            if (loaded != place) std::memcpy(place, loaded, size_t(rows * in_) * sizeof(A));
-        }
-    }
-
-    // One source row (or several that are one) in accumulators, divided if the division comes first: in `to`, or where
-    // it lies already.
-    const A* load_row(const char* source, int64_t product, A* to, int64_t rows = 1) {
-        const int64_t n = rows * (need_[K - 1].b - need_[K - 1].a);
-        if (const A* there = cells_in_place(source, n)) return there;
-        load_cells(source, product, 0, n, to, rows);
-        return to;
-    }
-
-    // n cells that can be used where they lie: accumulators, packed, and not to be divided.
-    const A* cells_in_place(const char* source, int64_t n) const {
-        const bool usable = !plan_.divide_first && sizeof(S) == sizeof(A) && place_of(n, 1).packed() && is_aligned(source);
-        return usable ? reinterpret_cast<const A*>(source) : nullptr;
-    }
-
-    // Cells w ... w+n-1 of a source row into `to`, divided if the division comes first.
-    void load_cells(const char* source, int64_t product, int64_t w, int64_t n, A* to, int64_t rows = 1) {
-        const Place place = place_of(n, rows);
-        const char *from = source + w * place.step, *end = source_ + plan_.source_bytes;
-        if (n <= 0) return;
-        if (!plan_.divide_first) return read_row<S>(from, place, to, end);
-        const bool usable = sizeof(S) == sizeof(A) && place.packed() && is_aligned(from);
-        if (!usable) read_row<S>(from, place, raw_, end);
-        divider_.divide(usable ? reinterpret_cast<const A*>(from) : raw_, to, product, w, n);
-    }
-
-    // n cells of the source's last axis; several rows are one only where they are packed.
-    Place place_of(int64_t n, int64_t rows) const {
-        const int64_t item = sizeof(S), step = rows > 1 ? channels_ * item : plan_.steps[K - 1].source_stride;
-        return {n, step, channels_, plan_.channel_source, item};
-    }
-
-    static bool is_aligned(const char* p) { return reinterpret_cast<uintptr_t>(p) % sizeof(A) == 0; }
-
-    const Plan& plan_;
-    const int K;
-    const char* source_;  // the whole source
-    char* scratch_;
-    A *ring_, *row_in_, *row_out_, *spread_, *divided_, *raw_, *finished_, *turned_in_, *turned_out_, *sums_;
-    int64_t channels_, in_, out_;  // elements of a source row and of a result row
-    int64_t block_;                // elements between the blocks of the first axis
-    bool streaming_;
-    char* passed_;      // of a gathered box: what has been written already
-    int64_t apart_;     // from there to its place in the result
-    int64_t a_[MAX_AXES], b_[MAX_AXES], inner_[MAX_AXES];
-    Span need_[MAX_AXES];
-    const Program* program_[MAX_AXES];
-    Divider<A> divider_;
-};
+namespace {
 
 template <class S> void run_one(const Plan& plan, const char* source, char* result, int64_t task, char* scratch) {
     const char* whole = source;

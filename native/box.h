@@ -1,0 +1,123 @@
+// One box of the result, computed from exactly the source rows it needs: what it is made of. `making.h` has the way from the
+// source to sums along the last axes, `kernel.cpp` the first axis and the way into the result.
+#pragma once
+
+#include "rows.h"
+
+namespace poolgrad {
+namespace PG_ISA {
+
+template <class S> class Box {
+    using A = typename AccumulatorOf<S>::type;
+
+public:
+    Box(const Plan& plan, const char* source, char* scratch) : plan_(plan), K(plan.rank()), source_(source), scratch_(scratch) {
+        ring_ = at(plan.scratch.ring);
+        row_in_ = at(plan.scratch.row_in);
+        row_out_ = at(plan.scratch.row_out);
+        spread_ = at(plan.scratch.spread);
+        divided_ = at(plan.scratch.divided);
+        raw_ = at(plan.scratch.raw);
+        finished_ = at(plan.scratch.finished);
+        turned_in_ = at(plan.scratch.turned_in);
+        turned_out_ = at(plan.scratch.turned_out);
+        sums_ = at(plan.scratch.sums);
+    }
+
+    // The box with these indices along the axes, channels from `channel` on, of one image.
+    void run(const char* source, char* result, const int64_t* index, int64_t channel);
+
+private:
+    A* at(size_t offset) const { return reinterpret_cast<A*>(scratch_ + offset); }
+
+    // A box whose rows do not fill whole lines is finished in scratch, as far from a line's beginning as in the result; whole
+    // lines are passed on as they are completed.
+    char* begin_gathering(char* result);
+    void pass_on(const char* until);
+    void end_gathering(char* target, int64_t bytes);
+    // The divisor's share of row `row` of axis k, where the division comes first; of position i, where it comes last.
+    int64_t count_of_row(int k, int64_t row) const {
+        return plan_.divide_first && !plan_.constant_divisor ? plan_.axes[k]->count[row - plan_.axes[k]->base] : 1;
+    }
+    int64_t count_of_position(int k, int64_t i) const {
+        return plan_.divide_first || plan_.constant_divisor ? 1 : plan_.axes[k]->count[i];
+    }
+    // How many of n positions from i on divide by the same.
+    int64_t alike(int k, int64_t i, int64_t n) const {
+        if (plan_.divide_first || plan_.constant_divisor) return n;
+        const int64_t* count = plan_.axes[k]->count.data() + i;
+        for (int64_t j = 1; j < n; ++j) if (count[j] != count[0]) return j;
+        return n;
+    }
+    void run_images(const char* source, char* result);
+    // Small windows over rows that can be used where they lie, into rows that lie packed.
+    bool is_direct(const char* source, const char* result) const;
+    void run_direct(const char* source, char* result);
+    // Row i of the last axis but one, from `planes` planes.
+    void direct_row(int64_t i, int64_t planes, const char* source, int64_t product, char* to);
+    // First axis, short intervals: a ring of blocks.
+    void run_short(const char* source, char* result);
+    // The same for two axes and packed rows: a row is made a few positions at a time, and what it completes of the result
+    // is written while it is still close by.
+    void run_interleaved(const char* source, char* result);
+    // Positions w ... w+n-1 of result row i, from the ring.
+    void emit_part(int64_t i, int64_t first, int64_t w, int64_t n, char* result);
+    // Blocks of `n` consecutive rows of the first axis.
+    void make_blocks(int64_t row, int64_t n, const char* source, A* to);
+    // First axis, long intervals: every block, then sums of a group of columns, then its rows of the result.
+    void run_long(const char* source, char* result);
+    // Write positions i ... i+n-1 of the first axis: the sum of the blocks p. More than one only where K is 2.
+    void emit(const A** p, int found, int64_t i, int64_t n, char* result);
+    // Row r of a block in the result, and its divisor so far.
+    char* row_place(int64_t r, char* result, int64_t& product) const;
+    // `rows` result rows (more than one only where they lie packed on both sides), each n positions from position w of
+    // the box on.
+    void emit_rows(const A* const* p, int found, char* to, int64_t rows, int64_t w, int64_t n, int64_t product);
+    // Sum, divide and write in one go; positions that share a divisor are one run.
+    void write_divided(const A* const* in, int found, char* to, int64_t rows, int64_t w, int64_t n, int64_t product);
+    // Spread rows straight into the result, if it lies well for that. Many channels are rounded to storage first.
+    bool spread_into(const A* row, char* to, int64_t rows);
+    void spread(const A* row, A* out, int64_t rows);
+
+    // Axes k and after, for one row of the axis before: `to` becomes [positions of k]...[row]. 0 < k < K-1.
+    void expand(int k, int64_t product, const char* source, A* to);
+    // n rows of axis k (the last but one) from `row` on, each summed along the last axis.
+    void make_rows(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to);
+    // Ask for the n rows after these while these are computed.
+    void prefetch_rows(int k, int64_t n, const char* source) const;
+    // Rows that can be woven where they lie: packed, not to be divided, and with room around them in the source.
+    const A* rows_in_place(int k, const char* from, int64_t n) const;
+    void sum_packed(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to);
+    // Rows are turned so that they lie side by side and fill the vectors.
+    void sum_turned(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to);
+    void sum_last(const A* in, int64_t inner, A* to);
+    void load_rows(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to, int64_t stride);
+    // One source row (or several that are one) in accumulators, divided if the division comes first: in `to`, or where
+    // it lies already.
+    const A* load_row(const char* source, int64_t product, A* to, int64_t rows = 1);
+    // n cells that can be used where they lie: accumulators, packed, and not to be divided.
+    const A* cells_in_place(const char* source, int64_t n) const;
+    // Cells w ... w+n-1 of a source row into `to`, divided if the division comes first.
+    void load_cells(const char* source, int64_t product, int64_t w, int64_t n, A* to, int64_t rows = 1);
+    // n cells of the source's last axis; several rows are one only where they are packed.
+    Place place_of(int64_t n, int64_t rows) const;
+    static bool is_aligned(const char* p) { return reinterpret_cast<uintptr_t>(p) % sizeof(A) == 0; }
+
+    const Plan& plan_;
+    const int K;
+    const char* source_;  // the whole source
+    char* scratch_;
+    A *ring_, *row_in_, *row_out_, *spread_, *divided_, *raw_, *finished_, *turned_in_, *turned_out_, *sums_;
+    int64_t channels_, in_, out_;  // elements of a source row and of a result row
+    int64_t block_;                // elements between the blocks of the first axis
+    bool streaming_;
+    char* passed_;      // of a gathered box: what has been written already
+    int64_t apart_;     // from there to its place in the result
+    int64_t a_[MAX_AXES], b_[MAX_AXES], inner_[MAX_AXES];
+    Span need_[MAX_AXES];
+    const Program* program_[MAX_AXES];
+    Divider<A> divider_;
+};
+
+}  // namespace PG_ISA
+}  // namespace poolgrad

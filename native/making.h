@@ -1,0 +1,131 @@
+// The rows of a box from the source: loaded, widened, divided where that comes first, and summed along every axis but the
+// first.
+#pragma once
+
+#include "box.h"
+#include "weave.h"
+
+namespace poolgrad {
+namespace PG_ISA {
+
+template <class S> void Box<S>::expand(int k, int64_t product, const char* source, A* to) {
+    const Span need = need_[k];
+    A* blocks = at(plan_.scratch.level[k]);
+    if (k == K - 2) make_rows(k, need.a, need.b - need.a, product, source, blocks);
+    else for (int64_t c = need.a; c < need.b; ++c)
+        expand(k + 1, product * count_of_row(k, c), source + (c - need.a) * plan_.steps[k].source_stride, blocks + (c - need.a) * inner_[k + 1]);
+    sum_axis(*plan_.axes[k], program_[k], a_[k], b_[k], blocks, need.a, inner_[k + 1], to, sums_);
+}
+
+template <class S> void Box<S>::make_rows(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to) {
+    const int64_t stride = plan_.steps[k].source_stride;
+    for (int64_t r = 0; r < n; r += plan_.batch) {
+        const int64_t m = least(plan_.batch, n - r);
+        const char* from = source + r * stride;
+        A* rows = to + r * inner_[K - 1];
+        if (plan_.spread_late) load_rows(k, row + r, m, product, from, rows, inner_[K - 1]);
+        else if (plan_.rows == Rows::packed) sum_packed(k, row + r, m, product, from, rows);
+        else if (plan_.rows == Rows::turned) sum_turned(k, row + r, m, product, from, rows);
+        else {
+            const A* in = rows_in_place(k, from, m);
+            if (!in) {
+                load_rows(k, row + r, m, product, from, row_in_, in_);
+                in = row_in_;
+            }
+            prefetch_rows(k, m, from);
+            weave_rows(plan_.weave, in, rows, m);
+        }
+    }
+}
+
+template <class S> void Box<S>::prefetch_rows(int k, int64_t n, const char* source) const {
+    const int64_t stride = plan_.steps[k].source_stride;
+    if (plan_.steps[K - 1].source_stride != channels_ * int64_t(sizeof(S))) return;
+    const int64_t bytes = in_ * int64_t(sizeof(S));
+    if (stride == bytes) return prefetch(source + n * stride, n * bytes);
+    for (int64_t r = n; r < 2 * n; ++r) prefetch(source + r * stride, bytes);
+}
+
+template <class S> auto Box<S>::rows_in_place(int k, const char* from, int64_t n) const -> const A* {
+    constexpr int64_t item = sizeof(A), before = VECTOR_BYTES, after = 3 * VECTOR_BYTES;
+    if (sizeof(S) != sizeof(A) || plan_.divide_first || plan_.source_bytes == 0) return nullptr;
+    const bool packed = plan_.steps[K - 1].source_stride == channels_ * item && (channels_ == 1 || plan_.channel_source == item) &&
+                        plan_.steps[k].source_stride == in_ * item && reinterpret_cast<uintptr_t>(from) % sizeof(A) == 0;
+    const int64_t at = from - source_;
+    return packed && at >= before && at + n * in_ * item + after <= plan_.source_bytes ? reinterpret_cast<const A*>(from) : nullptr;
+}
+
+template <class S> void Box<S>::sum_packed(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to) {
+    if (program_[K - 1]) {
+        load_rows(k, row, n, product, source, row_in_, in_);
+        prefetch_rows(k, n, source);
+        return sum_long<A>(*program_[K - 1], {row_in_, channels_, in_}, {to, channels_, inner_[K - 1]}, channels_, n, sums_);
+    }
+    for (int64_t r = 0; r < n; ++r) {
+        const A* in = load_row(source + r * plan_.steps[k].source_stride, product * count_of_row(k, row + r), row_in_);
+        sum_last(in, channels_, to + r * inner_[K - 1]);
+    }
+}
+
+template <class S> void Box<S>::sum_turned(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to) {
+    const int64_t lanes = (n + 15) / 16 * 16, width = need_[K - 1].b - need_[K - 1].a, stride = plan_.steps[k].source_stride;
+    const int64_t chunk = turned_chunk(channels_), chunk_stride = chunk * channels_;
+    for (int64_t w = 0; w < width; w += chunk) {
+        const int64_t m = least(chunk, width - w);
+        for (int64_t r = 0; r < n; ++r) load_cells(source + r * stride, product * count_of_row(k, row + r), w, m, row_in_ + r * chunk_stride);
+        transpose(row_in_, chunk_stride, turned_in_ + w * channels_ * lanes, lanes, lanes, m * channels_);
+    }
+    prefetch_rows(k, n, source);
+    sum_last(turned_in_, channels_ * lanes, turned_out_);
+    A* target = n == lanes ? to : row_in_;
+    transpose(turned_out_, lanes, target, inner_[K - 1], out_, lanes);
+    if (target != to) std::memcpy(to, target, size_t(n * inner_[K - 1]) * sizeof(A));
+}
+
+template <class S> void Box<S>::sum_last(const A* in, int64_t inner, A* to) {
+    sum_axis(*plan_.axes[K - 1], program_[K - 1], a_[K - 1], b_[K - 1], in, need_[K - 1].a, inner, to, sums_);
+}
+
+template <class S> void Box<S>::load_rows(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to, int64_t stride) {
+    const int64_t step = plan_.steps[k].source_stride, width = need_[K - 1].b - need_[K - 1].a;
+    // Rows that follow each other on both sides and divide by the same are one long row.
+    const bool packed = stride == in_ && step == in_ * int64_t(sizeof(S)) && plan_.rows == Rows::woven &&
+                        Place{width, plan_.steps[K - 1].source_stride, channels_, plan_.channel_source, int64_t(sizeof(S))}.packed();
+    for (int64_t r = 0, rows; r < n; r += rows) {
+        const int64_t count = count_of_row(k, row + r);
+        for (rows = 1; packed && r + rows < n && count_of_row(k, row + r + rows) == count;) ++rows;
+        A* place = to + r * stride;
+        const A* loaded = load_row(source + r * step, product * count, place, rows);
+        if (loaded != place) std::memcpy(place, loaded, size_t(rows * in_) * sizeof(A));
+    }
+}
+
+template <class S> auto Box<S>::load_row(const char* source, int64_t product, A* to, int64_t rows) -> const A* {
+    const int64_t n = rows * (need_[K - 1].b - need_[K - 1].a);
+    if (const A* there = cells_in_place(source, n)) return there;
+    load_cells(source, product, 0, n, to, rows);
+    return to;
+}
+
+template <class S> auto Box<S>::cells_in_place(const char* source, int64_t n) const -> const A* {
+    const bool usable = !plan_.divide_first && sizeof(S) == sizeof(A) && place_of(n, 1).packed() && is_aligned(source);
+    return usable ? reinterpret_cast<const A*>(source) : nullptr;
+}
+
+template <class S> void Box<S>::load_cells(const char* source, int64_t product, int64_t w, int64_t n, A* to, int64_t rows) {
+    const Place place = place_of(n, rows);
+    const char *from = source + w * place.step, *end = source_ + plan_.source_bytes;
+    if (n <= 0) return;
+    if (!plan_.divide_first) return read_row<S>(from, place, to, end);
+    const bool usable = sizeof(S) == sizeof(A) && place.packed() && is_aligned(from);
+    if (!usable) read_row<S>(from, place, raw_, end);
+    divider_.divide(usable ? reinterpret_cast<const A*>(from) : raw_, to, product, w, n);
+}
+
+template <class S> auto Box<S>::place_of(int64_t n, int64_t rows) const -> Place {
+    const int64_t item = sizeof(S), step = rows > 1 ? channels_ * item : plan_.steps[K - 1].source_stride;
+    return {n, step, channels_, plan_.channel_source, item};
+}
+
+}  // namespace PG_ISA
+}  // namespace poolgrad

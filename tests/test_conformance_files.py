@@ -91,7 +91,7 @@ def test_dxdispatch_models_run(cases: Path, monkeypatch: pytest.MonkeyPatch) -> 
     models = sorted(Path("dxdispatch").glob("*.json"))
     assert len(models) == sum(row["dxdispatch"] for row in index(cases)) + len(open_points())
     for model in models:
-        assert dxdispatch.run_file(model, write=lambda _: None, allow_explicit_sizes=True) == 0
+        assert dxdispatch.run_file(model, dxdispatch.Options(allow_explicit_sizes=True), write=lambda _: None) == 0
     report = grade(cases)
     assert report.ok
     assert report.total.right == len(models) - len(open_points())

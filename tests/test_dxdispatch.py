@@ -15,7 +15,7 @@ from directml_support import cases, gradient, run, strides_in, tensor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poolgrad import PoolGradError, directml
+from poolgrad import PoolGradError, PoolGradValueError, arrays, directml
 from poolgrad.dialects.directml.dxdispatch.lenient import parse
 from poolgrad.directml import dxdispatch
 
@@ -103,8 +103,18 @@ class TestFiles:
             assert dxdispatch.run_file(missing, write_error=errors.append) == 2
         (tmp_path / "latin.json").write_bytes(b'{"\xff": 1}')
         assert dxdispatch.run_file(tmp_path / "latin.json", write_error=errors.append) == 2
-        assert dxdispatch.run_file(GOOD, dispatch_repeat=0, write_error=errors.append) == 2
-        assert "dispatch_repeat must be at least 1" in errors[-1]
+        with pytest.raises(PoolGradValueError, match="dispatch_repeat must be at least 1"):
+            dxdispatch.Options(dispatch_repeat=0)
+
+    def test_resources_that_fit_one_by_one_must_fit_together(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(arrays, "_memory", lambda: 3 << 30)
+        one = {"initialValuesDataType": "FLOAT32", "initialValues": [1], "sizeInBytes": 2 << 30}
+        dxdispatch.parse_model(good(resources={**good()["resources"], "a": one}))
+        with pytest.raises(dxdispatch.ModelError, match=r"resource b: .* this machine has"):
+            dxdispatch.parse_model(good(resources={**good()["resources"], "a": one, "b": one}))
+        many = {"initialValuesDataType": "FLOAT64", "initialValues": {"valueCount": 1 << 28, "value": 0}}
+        with pytest.raises(dxdispatch.ModelError, match=r"resource a: .* this machine has"):  # its values, and their buffer
+            dxdispatch.parse_model(good(resources={"a": many}))
 
     def test_a_file_that_cannot_be_written_does_not_end_the_run(self, tmp_path: Path) -> None:
         (tmp_path / "out").write_text("a file where a folder should be")
@@ -332,9 +342,9 @@ class TestModels:
         with TemporaryDirectory() as name:
             folder = Path(name)
             np.save(folder / "dy.npy", dy.view(kind.lower()))
-            options: dict[str, Any] = {"input_path": folder, "output_path": folder, "allow_explicit_sizes": True}
             (folder / "m.json").write_text(text)
-            assert dxdispatch.run_file(folder / "m.json", write=list[str]().append, **options) == 0
+            options, quiet = dxdispatch.Options(allow_explicit_sizes=True), list[str]().append
+            assert dxdispatch.run_file(folder / "m.json", options, input_path=folder, output_path=folder, write=quiet) == 0
             written = np.load(folder / "dx.npy")
         want = directml.tensor_view(descs[1], dx)
         assert not packed or written.shape == inputs

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from ..dialects.directml.dxdispatch import Options, load_model, run_file
+from ..dialects.directml.dxdispatch.executor import Executor, to_stderr
 from ..errors import PoolGradValueError
 from .guard import say_json
 from .tables import print_table
@@ -17,7 +19,10 @@ from .tables import print_table
 __all__ = ["run"]
 
 
-def _for_models(text: str, *names: str, **bounds: int) -> Any:
+EXISTING: dict[str, Any] = {"exists": True, "dir_okay": False}
+
+
+def _for_models(text: str, *names: str, **bounds: Any) -> Any:
     return typer.Option(*names, help=text, rich_help_panel="DxDispatch models", **bounds)
 
 
@@ -26,12 +31,14 @@ def _for_pages(text: str) -> Any:
 
 
 def run(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A DxDispatch model; an enuSpace page or project.")],
+    file: Annotated[Path | None, typer.Argument(**EXISTING, help="A DxDispatch model; an enuSpace page or project.")] = None,
+    model: Annotated[Path | None, _for_models("The model, said as DxDispatch has it.", "--model", "-m", **EXISTING)] = None,
     input_path: Annotated[Path | None, _for_models("Where input files are; beside the model by default.", "--input_path")] = None,
     output_path: Annotated[Path | None, _for_models("Where output files go; here by default.", "--output_path")] = None,
     iterations: Annotated[int, _for_models("Samples of every dispatch.", "--dispatch_iterations", "-i", min=1)] = 1,
     repeat: Annotated[int, _for_models("Dispatches in a sample.", "--dispatch_repeat", "-r", min=1)] = 1,
     milliseconds: Annotated[int, _for_models("Take samples for so long.", "--milliseconds_to_run", "-t", min=0)] = 0,
+    interval: Annotated[int, _for_models("Milliseconds from one sample to the next.", "--dispatch_interval", min=0)] = 0,
     warmup: Annotated[int, _for_models("Samples that count as cold.", "--warmup_samples", "-w", min=0)] = 1,
     verbosity: Annotated[int, _for_models("How much to say about times.", "--timing_verbosity", "-v", min=0, max=2)] = 0,
     print_commands: Annotated[bool, _for_models("Say every command as it begins and ends.", "--print_commands", "-c")] = False,
@@ -46,20 +53,25 @@ def run(
 
     poolgrad run model.json
     """
-    if not _is_model(file):
-        return _page(file, cycles, elements, as_json)
-    settings = {
-        "dispatch_iterations": iterations,
-        "dispatch_repeat": repeat,
-        "milliseconds_to_run": milliseconds,
-        "warmup_samples": warmup,
-        "timing_verbosity": verbosity,
-        "print_commands": print_commands,
-        "debug": debug,
-        "allow_extension_types": extension_types,
-        "allow_explicit_sizes": explicit_sizes,
-    }
-    return _model(file, input_path, output_path, settings, as_json)
+    if (file is None) == (model is None):
+        raise PoolGradValueError("say which one file to run: FILE, or --model FILE as for DxDispatch")
+    chosen = file or model
+    assert chosen is not None
+    if model is None and not _is_model(chosen):
+        return _page(chosen, cycles, elements, as_json)
+    options = Options(
+        dispatch_iterations=iterations,
+        dispatch_repeat=repeat,
+        milliseconds_to_run=milliseconds,
+        dispatch_interval=interval,
+        warmup_samples=warmup,
+        timing_verbosity=verbosity,
+        print_commands=print_commands,
+        debug=debug,
+        allow_extension_types=extension_types,
+        allow_explicit_sizes=explicit_sizes,
+    )
+    return _model(chosen, input_path, output_path, options, as_json)
 
 
 def _is_model(file: Path) -> bool:
@@ -81,20 +93,15 @@ def _is_model(file: Path) -> bool:
     return False
 
 
-def _model(file: Path, input_path: Path | None, output_path: Path | None, settings: dict[str, Any], as_json: bool) -> int:
-    from ..dialects.directml.dxdispatch import Options, load_model, run_file, run_model
-
+def _model(file: Path, input_path: Path | None, output_path: Path | None, options: Options, as_json: bool) -> int:
     if not as_json:
-        return run_file(file, input_path=input_path, output_path=output_path, **settings)
-    types = settings["allow_extension_types"]
+        return run_file(file, options, input_path=input_path, output_path=output_path)
+    types = options.allow_extension_types
     model = load_model(file, input_path=input_path, output_path=output_path, allow_extension_types=types)
-    held = run_model(model, Options(**settings), write=_aside, write_error=_aside)
+    executor = Executor(model, options, to_stderr, to_stderr)
+    held = executor.run()
     say_json({"resources": {name: {"dtype": array.dtype.name, "values": _numbers(array)} for name, array in held.items()}})
-    return 0
-
-
-def _aside(text: str) -> None:
-    print(text, file=sys.stderr)
+    return 2 if executor.failed_files else 0
 
 
 def _numbers(array: Any) -> list[Any]:
@@ -105,14 +112,14 @@ def _numbers(array: Any) -> list[Any]:
 
 def _page(file: Path, cycles: int, elements: int, as_json: bool) -> int:
     """The watch table and the log; 2 where a block failed."""
-    from ..dialects.enuspace import run_file
+    from ..dialects import enuspace
 
-    report = run_file(file, cycles=cycles, elements=elements)
+    report = enuspace.run_file(file, cycles=cycles, elements=elements)
     if as_json:
         say_json(asdict(report))
     else:
         rows = [(row.block, row.type, row.name, row.value) for row in report.watch]
-        print_table(f"{report.page}: {report.cycles} cycles", ["Block", "Type", "Name", "Value"], rows)
+        print_table(f"{report.page}: {report.cycles} cycle{'s' * (report.cycles != 1)}", ["Block", "Type", "Name", "Value"], rows)
         for entry in report.log:
             place = f" {entry.block}" + (f".{entry.pin}" if entry.pin else "") if entry.block else ""
             print(f"{entry.severity}{place}: {entry.message}", file=sys.stdout if entry.severity == "info" else sys.stderr)

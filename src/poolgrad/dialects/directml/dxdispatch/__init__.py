@@ -47,41 +47,22 @@ def run_model(
 
 def run_file(
     path: str | Path,
+    options: Options | None = None,
     *,
     input_path: str | Path | None = None,
     output_path: str | Path | None = None,
     write: Write = print,
     write_error: Write = to_stderr,
-    dispatch_iterations: int = 1,
-    dispatch_repeat: int = 1,
-    milliseconds_to_run: int = 0,
-    dispatch_interval: int = 0,
-    warmup_samples: int = 1,
-    timing_verbosity: int = 0,
-    print_commands: bool = False,
-    debug: bool = False,
-    allow_extension_types: bool = False,
-    allow_explicit_sizes: bool = False,
 ) -> int:
     """Run the model in a file as DxDispatch would and return an exit code: 0, or 2 where anything was refused or failed.
 
     `input_path` is where its input files are (default: beside the model), `output_path` where its output files go (default:
-    the current folder). The other options are those of `Options`.
+    the current folder).
     """
+    options = options or Options()
+    types = options.allow_extension_types
     try:
-        options = Options(
-            dispatch_iterations=dispatch_iterations,
-            dispatch_repeat=dispatch_repeat,
-            milliseconds_to_run=milliseconds_to_run,
-            dispatch_interval=dispatch_interval,
-            warmup_samples=warmup_samples,
-            timing_verbosity=timing_verbosity,
-            print_commands=print_commands,
-            debug=debug,
-            allow_extension_types=allow_extension_types,
-            allow_explicit_sizes=allow_explicit_sizes,
-        )
-        model = load_model(path, input_path=input_path, output_path=output_path, allow_extension_types=allow_extension_types)
+        model = load_model(path, input_path=input_path, output_path=output_path, allow_extension_types=types)
     except PoolGradError as problem:
         write_error(f"Failed to parse the model: {problem}")
         return 2

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....arrays import check_fits
+from ....npy import npy_header
 from ..enums import NUMPY_TYPES, TensorDataType
 from .lenient import ModelError
 
@@ -43,11 +44,7 @@ def read_npy(path: Path, kind: TensorDataType) -> tuple[Array, TensorDataType]:
     """The values of a .npy file in C order, and their type; numbers in the other byte order are turned."""
     try:
         with path.open("rb") as file:
-            version = np.lib.format.read_magic(file)
-            if version not in ((1, 0), (2, 0), (3, 0)):
-                raise ValueError(f"version {version} of the format")
-            reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, fortran, dtype = reader(file)
+            shape, fortran, dtype = npy_header(file)
             offset = file.tell()
     except (OSError, ValueError, EOFError, TypeError, SyntaxError, RecursionError, MemoryError) as problem:
         raise ModelError(f"'{path}' could not be read as .npy: {problem}") from None

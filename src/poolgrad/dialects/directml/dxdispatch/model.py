@@ -122,8 +122,13 @@ def parse_model(
     root = object_of(parse(model) if isinstance(model, str) else model)
     inputs, outputs = (Path("") if path is None else Path(path) for path in (input_path, output_path))
 
+    held = 0
+
     def resource(owner: Any) -> Resource:
-        return parse_resource(owner, inputs, allow_extension_types=allow_extension_types)
+        nonlocal held
+        found = parse_resource(owner, inputs, held, allow_extension_types=allow_extension_types)
+        held += len(found.values) + found.size
+        return found
 
     def dispatchable(owner: Any) -> Dispatchable:
         return _dispatchable(object_of(owner), allow_extension_types)

@@ -45,8 +45,11 @@ class Resource(NamedTuple):
         return buffer[: end // dtype.itemsize * dtype.itemsize].view(dtype)
 
 
-def parse_resource(owner: Any, input_path: Path, *, allow_extension_types: bool) -> Resource:
-    """The resource that this JSON object describes; files are looked for in `input_path`, then here."""
+def parse_resource(owner: Any, input_path: Path, held: int, *, allow_extension_types: bool) -> Resource:
+    """The resource that this JSON object describes; files are looked for in `input_path`, then here.
+
+    `held` bytes are taken by the resources before it: all of them, with the buffers they will fill, must fit in memory.
+    """
     owner = object_of(owner)
     kind = field(owner, "initialValuesDataType", member(TensorDataType), TensorDataType.UNKNOWN)
     if kind is TensorDataType.BFLOAT16 and not allow_extension_types:
@@ -57,7 +60,7 @@ def parse_resource(owner: Any, input_path: Path, *, allow_extension_types: bool)
     if isinstance(given, list):
         values = _mixed(given) if kind is TensorDataType.UNKNOWN else _listed(given, kind)
     elif isinstance(given, dict):
-        values, kind = _generated(owner, given, kind, input_path)
+        values, kind = _generated(owner, given, kind, input_path, held)
     elif given == "deferred":
         raise ModelError("'deferred' values are for the outputs of ONNX dispatchables, which are not run here")
     else:
@@ -71,8 +74,12 @@ def parse_resource(owner: Any, input_path: Path, *, allow_extension_types: bool)
         raise ModelError(
             f"The buffer size ({size} bytes) is too small for the initialValues ({len(values)} bytes) at offset {offset} bytes."
         )
-    check_fits("a resource of bytes", (size,), np.dtype(np.uint8))
+    _check_room(held + len(values) + size)
     return Resource(kind, values, size, offset)
+
+
+def _check_room(size: int) -> None:
+    check_fits("the values and buffers of the model in bytes", (size,), np.dtype(np.uint8))
 
 
 def _as_type(values: Any, kind: TensorDataType) -> Array:
@@ -102,7 +109,7 @@ def _mixed(given: list[Any]) -> Array:
 
 
 def _generated(
-    owner: dict[str, Any], given: dict[str, Any], kind: TensorDataType, input_path: Path
+    owner: dict[str, Any], given: dict[str, Any], kind: TensorDataType, input_path: Path, held: int
 ) -> tuple[Array, TensorDataType]:
     forms = [form for form in _FORMS if form in given]
     if not forms:
@@ -114,7 +121,7 @@ def _generated(
     if kind is TensorDataType.UNKNOWN:
         raise ModelError("Field 'initialValuesDataType' is required.")
     count = field(given, "valueCount", uint32)
-    check_fits("initial values", (count,), NUMPY_TYPES[kind])
+    _check_room(held + 2 * count * NUMPY_TYPES[kind].itemsize)
     read = scalar_reader(kind)
     if forms == ["value"]:
         return np.full(count, _as_type(field(given, "value", read), kind)), kind

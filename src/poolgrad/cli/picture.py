@@ -36,9 +36,10 @@ LEGIBLE = 26
 def draw_pool(pool: Pool, axes: Sequence[int], path: Path) -> None:
     """Draw these one or two axes of `pool` into a file."""
     shown = [pool.axes[k] for k in axes]
-    largest = max(max(axis.size, axis.cells) for axis in shown)
-    if largest > MOST or min(min(axis.size, axis.cells) for axis in shown) == 0:
-        raise PoolGradValueError(f"a picture shows axes of 1 to {MOST} inputs and cells, got {largest}; choose a smaller input")
+    sizes = [n for axis in shown for n in (axis.size, axis.cells)]
+    if not all(1 <= n <= MOST for n in sizes):
+        got = next(n for n in sizes if not 1 <= n <= MOST)
+        raise PoolGradValueError(f"a picture shows axes of 1 to {MOST} inputs and cells, got {got}; choose another input")
     letters = [names(pool)[k] for k in axes]
     figure = (_one_axis if len(shown) == 1 else _two_axes)(pool, shown, letters)
     _title(figure, pool, axes)
@@ -145,9 +146,15 @@ def heat(ax: Any, values: Array, title: str, ground: tuple[str, str]) -> None:
 
 
 def number(value: float) -> str:
-    """Two decimals at most, without the zero before the point."""
-    text = f"{value:.2f}".rstrip("0").rstrip(".")
-    return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text or "0"
+    """Two decimals at most, one digit where that would leave none; without the zero before the point.
+
+    >>> number(0.25), number(1 / 3), number(-0.5), number(12.0), number(-0.0), number(1 / 204), number(1e-9)
+    ('.25', '.33', '-.5', '12', '0', '.005', '1e-09')
+    """
+    if value and abs(value) < 0.0095:
+        return f"{value:.1g}".replace("0.", ".", 1)
+    text = f"{value + 0.0:.2f}".rstrip("0").rstrip(".")
+    return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
 
 
 def weights(axis: Axis, counted: bool) -> Array:
@@ -215,7 +222,7 @@ def _title(figure: Any, pool: Pool, axes: Sequence[int]) -> None:
     if len(axes) < len(pool.axes):
         others = [k for k in range(len(pool.axes)) if k not in axes]
         drawn = f"drawn: {' and '.join(names(pool)[k] for k in axes)}"
-        along = "".join(f"; along {names(pool)[k]} a window divides by {_divides(pool.axes[k])} more" for k in others)
+        along = "".join(f"; every divisor times {_divides(pool.axes[k])} along {names(pool)[k]}" for k in others)
         text += f" ({drawn}{along if pool.divisor is None else ''})"
     figure.suptitle(text, fontsize=12, x=0.1 / figure.get_figwidth(), ha="left", color=INK)
 
@@ -262,7 +269,7 @@ def save(figure: Any, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     kinds = figure.canvas.get_supported_filetypes()
-    if path.suffix[1:] not in kinds:
+    if path.suffix[1:].lower() not in kinds:
         raise PoolGradValueError(f"a picture ends in .png, .svg or .pdf, got {path}")
     figure.savefig(path, dpi=120)
     plt.close(figure)

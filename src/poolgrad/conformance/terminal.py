@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from rich.box import HORIZONTALS
 from rich.console import Console
-from rich.panel import Panel
-from rich.syntax import Syntax
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -36,9 +33,9 @@ def _reproducers(report: Report, console: Console) -> None:
     """The smallest wrong call and the smallest crash; the others by name."""
     shown = [next((r for r in report.reproducers if r.outcome == outcome), None) for outcome in ("wrong", "crashed")]
     for made in filter(None, shown):
-        syntax = Syntax(made.script, "python", word_wrap=True, background_color="default")
+        console.print(f"\n[bold]Smallest case: {made.outcome}, {made.group}[/]\n")
+        console.print(Text(made.script), soft_wrap=True)  # no indent, no line broken: it is there to be pasted
         console.print()
-        console.print(Panel(syntax, title=f"smallest case: {made.outcome}, {made.group}", title_align="left", box=HORIZONTALS))
     others = [made for made in report.reproducers if made not in shown]
     if others:
         places = ", ".join(f"{made.group} ({made.outcome})" for made in others)

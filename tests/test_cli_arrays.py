@@ -263,6 +263,20 @@ def test_hostile_files_are_refused(name: str, capsys: pytest.CaptureFixture[str]
     assert not Path("y.npy").exists()
 
 
+def test_a_member_that_promises_more_than_it_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    for shape in ((2**26,), (3,)):
+        with zipfile.ZipFile("x.npz", "w") as archive:
+            archive.writestr("x.npy", npy(shape=shape) + bytes(16))
+        assert f"float32 of shape {shape}" in refused(capsys, "pool", "x.npz", *POOL)
+    zipfile.ZipFile("none.npz", "w").close()
+    assert "holds no array" in refused(capsys, "pool", "none.npz", *POOL)
+
+
+def test_a_scalar_has_no_axes(capsys: pytest.CaptureFixture[str]) -> None:
+    saved("x.npy", np.array(3, np.float32))
+    assert "rank 0" in refused(capsys, "pool", "x.npy", *POOL)
+
+
 def test_pickled_objects_are_not_opened(capsys: pytest.CaptureFixture[str]) -> None:
     np.save("x.npy", np.array([Trap(), None], dtype=object), allow_pickle=True)
     np.savez("x.npz", x=np.array([Trap(), None], dtype=object))

@@ -12,6 +12,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,6 +22,7 @@ import numpy.typing as npt
 
 from ..arrays import DTYPES, check_fits
 from ..errors import PoolGradError, PoolGradTypeError, PoolGradValueError
+from ..npy import npy_header
 
 __all__ = ["check_output", "load", "writer"]
 
@@ -54,12 +56,20 @@ def load(path: Path, key: str | None = None) -> Array:
 def _member(path: Path, key: str | None) -> Array:
     with zipfile.ZipFile(path) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        if not members:
+            raise PoolGradValueError(f"{path} holds no array")
         if key is None and len(members) != 1:
             raise PoolGradValueError(f"{path} holds {len(members)} arrays ({', '.join(members)}): choose one with --key")
         name = next(iter(members)) if key is None else key
         if name not in members:
-            raise PoolGradValueError(f"{path} has no array {name!r}; it holds {', '.join(members) or 'none'}")
-        check_fits(f"{path}: {name}", (members[name].file_size,), np.dtype(np.uint8))
+            raise PoolGradValueError(f"{path} has no array {name!r}; it holds {', '.join(members)}")
+        held = members[name].file_size
+        check_fits(f"{path}: {name}", (held,), np.dtype(np.uint8))
+        with archive.open(members[name]) as member:
+            shape, _, dtype = npy_header(member)
+            promised = member.tell() + prod(shape) * dtype.itemsize
+        if promised != held and not dtype.hasobject:
+            raise PoolGradValueError(f"{path}: {name} has {held} bytes, where {dtype} of shape {shape} makes {promised}")
         with archive.open(members[name]) as member:
             return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -93,18 +94,23 @@ def expanded(command: Callable[..., int | None]) -> Callable[..., int | None]:
     return run
 
 
+WORDS = {"true": "True", "false": "False", "none": "None", "null": "None"}
+"""Words that mean a value, in any case, as Python spells them."""
+
+
 def as_value(text: str) -> Any:
     """What was typed, as Python sees it; a word that is no literal stays a word.
 
-    >>> as_value("3"), as_value("3,2"), as_value("true"), as_value("SAME")
-    (3, (3, 2), True, 'SAME')
+    >>> as_value("3"), as_value("3,2"), as_value("true"), as_value("7,none"), as_value("SAME")
+    (3, (3, 2), True, (7, None), 'SAME')
     """
+    spelled = text if text[:1] in ("'", '"') else re.sub(r"[A-Za-z]+", lambda word: WORDS.get(word[0].lower(), word[0]), text)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.literal_eval(text)
+            return ast.literal_eval(spelled)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
-        return {"true": True, "false": False, "none": None, "null": None}.get(text.lower(), text)
+        return text
 
 
 def named_values(arguments: Sequence[str] | None) -> dict[str, Any]:
@@ -155,8 +161,8 @@ def _own(given: dict[str, Any], rank: int) -> dict[str, Any]:
         given["sequences"] = [as_value(row) for row in given.pop("sequence")]
     if sum(kind in given for kind in KINDS) != 1:
         raise PoolGradValueError("a pooling is said by one of --window, --output-size, --sequence or --dialect NAME")
-    if rank < 3:
-        given.setdefault("layout", {1: "L", 2: "HW"}[rank])
+    if rank in (1, 2):
+        given.setdefault("layout", "L" if rank == 1 else "HW")
     return {name: as_value(value) if isinstance(value, str) else value for name, value in given.items()}
 
 

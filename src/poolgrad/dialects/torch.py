@@ -249,8 +249,12 @@ def read(arguments: Mapping[str, Any], input_shape: Sequence[int]) -> Pooling:
     op = arguments.get("op")
     if op is None:
         name = "output_size" if "output_size" in arguments else "kernel_size"
-        sizes = arguments.get(name)
-        dims = len(sizes) if isinstance(sizes, Sequence) and len(sizes) > 1 else len(tuple(input_shape)) - 2
+        sizes, shape = arguments.get(name), tuple(input_shape)
+        listed = isinstance(sizes, Sequence) and not isinstance(sizes, str)
+        dims = len(sizes) if listed and len(sizes) > 1 else len(shape) - 2  # type: ignore[arg-type]
+        if not 1 <= dims <= 3:
+            said = f"{name} {sizes!r} and the input shape {shape}"
+            raise PoolGradValueError(f"{said} tell no op: name one, such as op='avg_pool2d'")
         op = f"{'adaptive_' if name == 'output_size' else ''}avg_pool{dims}d"
     return called(_MAKERS, op, arguments, input_shape)
 

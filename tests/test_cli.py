@@ -392,6 +392,19 @@ def test_translate(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(said(capsys, *common, "--json"))["arguments"] == json.loads(json.dumps(want))
 
 
+SAME = ["kernel_size=3,2", "stride=2,2", "padding=1,0", "count_include_pad=false"]
+
+
+@pytest.mark.parametrize("target", dialects.NAMES)
+def test_what_is_printed_can_be_typed(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    shape = ["--input-shape", "2,3,9,8"]
+    want = json.loads(said(capsys, "explain", *shape, "--dialect", "torch", *SAME, "--json"))
+    printed = said(capsys, "translate", "torch", target, *shape, *SAME)
+    assert json.loads(said(capsys, "explain", *shape, "--dialect", target, *shlex.split(printed), "--json")) == want
+    back = said(capsys, "translate", target, "torch", *shape, *shlex.split(printed))
+    assert set(SAME) <= set(shlex.split(back))
+
+
 def test_translate_into_another_layout(capsys: pytest.CaptureFixture[str]) -> None:
     common = ["translate", "keras", "onnx", "--input-shape", "2,9,8,3", "pool_size=3,2", "strides=2"]
     assert "transpose" in said(capsys, *common, code=1)

@@ -114,6 +114,11 @@ DIALECTS = {
         ["WindowSize=3,2", "Strides=2,2", "StartPadding=1,0", "EndPadding=0,1", "IncludePadding=true"],
         {"padding": ((1, 0), (0, 1)), "count": "window"},
     ),
+    "enuspace": (["ksize=1,1,3,2", "strides=1;1;2;2", "padding=SAME", "attrs=data_format_ = NCHW;"], {"padding": "same"}),
+    "jax": (
+        ["op=window_average", "window_dimensions=1,1,3,2", "window_strides=1,1,2,2", "padding=SAME"],
+        {"padding": "same", "count": "window"},
+    ),
     "keras": (["pool_size=3,2", "strides=2", "padding=same", "data_format=channels_first"], {"padding": "same"}),
     "poolgrad": (["window=3,2", "stride=2", "padding=same_lower", "layout=NCHW"], {"padding": "same_lower"}),
 }

@@ -233,3 +233,19 @@ def test_any_text_is_judged(symbol: str, data: st.DataObject, text: str, shape: 
     pins = [pin.name for pin in BLOCKS[symbol].of_kind("const")]
     verdict = check_property(symbol, data.draw(st.sampled_from(pins)), text, shape=shape)
     assert verdict.ok or (verdict.message and verdict.legal)
+
+
+BEYOND = [("65520", "DT_HALF"), ("1e39", "DT_FLOAT"), ("-4e38", "DT_BFLOAT16"), ("1e400", "DT_DOUBLE")]
+
+
+@pytest.mark.parametrize(("text", "kind"), BEYOND)
+def test_a_number_beyond_its_type_is_not_infinity(text: str, kind: str) -> None:
+    with pytest.raises(PropertyError, match=f"item 2 of .* does not fit .*'{text}'"):
+        parse_values(f"inf;{text}", DATATYPES[kind], (2,))
+
+
+@pytest.mark.parametrize("kind", ["DT_HALF", "DT_FLOAT", "DT_BFLOAT16", "DT_DOUBLE"])
+def test_the_largest_numbers_and_infinities_are_read_back(kind: str) -> None:
+    dtype = DATATYPES[kind]
+    values = np.array([ml_dtypes.finfo(dtype).max, ml_dtypes.finfo(dtype).min, np.inf, -np.inf], dtype)
+    np.testing.assert_array_equal(parse_values(format_values(values), dtype, (4,)), values)

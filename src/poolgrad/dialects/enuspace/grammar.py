@@ -225,7 +225,13 @@ def _typed(parts: list[str], text: str, dtype: np.dtype[Any]) -> list[Any]:
     if dtype.kind == "i":
         bits = dtype.itemsize * 8
         return [_integer(_number(p, k, text, legal), k, text, legal, bits) for k, p in enumerate(parts, 1)]
-    return [_float(_number(p, k, text, legal), k, text, legal) for k, p in enumerate(parts, 1)]
+    values = [_float(_number(p, k, text, legal), k, text, legal) for k, p in enumerate(parts, 1)]
+    with np.errstate(over="ignore"):
+        infinite = np.flatnonzero(np.isinf(np.array(values, dtype=dtype)))
+    for k in infinite.tolist():
+        if "inf" not in parts[k].lower():
+            raise PropertyError(f"item {k + 1} of {_shown(text)} does not fit {dtype}: {_shown(parts[k])}", legal)
+    return values
 
 
 def format_list(values: Iterable[Any]) -> str:

@@ -21,13 +21,13 @@ SEQUENCES = ("row_pooling_sequence", "col_pooling_sequence")
 def read(arguments: Mapping[str, Any], input_shape: Sequence[int]) -> Pooling:
     """What the property texts of a pooling block say about an input of this shape.
 
-    The block follows from the rank and the properties; it may be named as `block`. A pair of sequences, which a page wires
-    in from two Const blocks, is given here as two lists.
+    The block follows from the rank and the properties; it may be named as `block`. A list may be given as a list. A pair of
+    sequences, which a page wires in from two Const blocks, is given here as two lists.
 
-    >>> read({"ksize": "1,3,3,1", "strides": "1,2,2,1", "padding": "SAME"}, (1, 8, 7, 2)).padding
+    >>> read({"ksize": "1,3,3,1", "strides": [1, 2, 2, 1], "padding": "SAME"}, (1, 8, 7, 2)).padding
     ((0, 1), (1, 1))
     """
-    texts = {str(name): str(value) for name, value in arguments.items()}
+    texts = {str(name): _text(value) for name, value in arguments.items()}
     symbol = texts.pop("block", "") or _symbol(texts, len(input_shape))
     if symbol not in BLOCKS or symbol in ("Const", "Const_ex", "ClientSession"):
         pools = ", ".join(name for name in BLOCKS if "Pool" in name)
@@ -42,6 +42,10 @@ def read(arguments: Mapping[str, Any], input_shape: Sequence[int]) -> Pooling:
     block = Block("", symbol, pins=[Pin(name, "const", value=text) for name, text in texts.items()])
     given = {name: property_value(block, name)[0] for name in properties}
     return tensorflow.read({**given.pop("attrs"), **given, **rows}, input_shape)
+
+
+def _text(value: Any) -> str:
+    return format_list(value) if isinstance(value, (list, tuple)) else str(value)
 
 
 def _symbol(texts: Mapping[str, str], rank: int) -> str:

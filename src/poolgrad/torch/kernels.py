@@ -1,0 +1,141 @@
+"""The work on real tensors: one place that picks the engine by the device of the tensor.
+
+Invariants: a CPU tensor and the NumPy array the engine sees share their memory, in every dtype (bfloat16 through a view
+as integers of its size); a CUDA tensor never visits the host; the result is a tensor of its own, contiguous or
+channels_last as asked, never a view, so that operations in place may follow.
+"""
+
+from __future__ import annotations
+
+import atexit
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..arrays import check_fits
+from ..dialects.tables import letters
+from ..errors import PoolGradTypeError, PoolGradValueError
+from ..ops import KEPT_CALLS, KEPT_ELEMENTS, Array, Call
+from .spec import tables
+
+__all__ = ["DTYPES", "Bound", "bound", "check", "is_channels_last"]
+
+
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+DEVICES = ("cpu", "cuda", "meta")
+MOST_AXES = 10
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+def check(name: str, tensor: Any, axes: int) -> None:
+    """Refuse what no engine takes."""
+    if not isinstance(tensor, Tensor):
+        kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
+        raise PoolGradTypeError(f"{name} must be a torch.Tensor, got {kind}; poolgrad.avg_pool takes NumPy arrays")
+    if tensor.layout != torch.strided:
+        raise PoolGradTypeError(f"{name} must be a dense tensor (torch.strided), got {tensor.layout}; use {name}.to_dense()")
+    if tensor.dtype not in DTYPES:
+        allowed = ", ".join([str(dtype) for dtype in DTYPES])
+        raise PoolGradTypeError(f"{name} must have dtype {allowed}, got {tensor.dtype}")
+    if tensor.device.type not in DEVICES:
+        raise PoolGradTypeError(f"{name} must be on a CPU or CUDA device, got {tensor.device}; use {name}.cpu()")
+    if axes > MOST_AXES:
+        raise PoolGradValueError(f"at most {MOST_AXES} axes can be pooled, got {axes}")
+    if tensor.ndim not in (axes + 1, axes + 2):
+        ranks = f"{axes + 1} (without batch) or {axes + 2} dimensions"
+        raise PoolGradValueError(f"{name} must have {ranks} to pool {axes} of them, got shape {tuple(tensor.shape)}")
+
+
+def is_channels_last(tensor: Tensor, axes: int) -> bool:
+    """Whether PyTorch would keep this batch of images or volumes in channels_last order."""
+    if tensor.is_contiguous() or tensor.ndim != axes + 2 or axes not in (2, 3):
+        return False
+    if tensor.is_contiguous(memory_format=torch.channels_last if axes == 2 else torch.channels_last_3d):
+        return True
+    extents, strides = tensor.shape, tensor.stride()
+    least = 0
+    for k in (1, *range(axes + 1, 1, -1), 0):  # each axis steps over the one before it, channels first of all
+        alone = k == 0 and strides[1] == least  # a lone pixel of a lone channel has no order
+        if extents[k] == 0 or strides[k] == 0 or strides[k] < least or alone:
+            return False
+        least = strides[k] * extents[k]
+    return True
+
+
+class Bound:
+    """A pooling, or its gradient, of tensors of one shape; `size` are the spatial sizes of the result."""
+
+    __slots__ = ("_transposed", "call", "channels_last", "forwards", "shape", "size", "spec")
+
+    def __init__(self, spec: str, shape: tuple[int, ...], size: tuple[int, ...], forwards: bool, channels_last: bool):
+        self.spec, self.shape, self.size = spec, shape, size
+        self.forwards, self.channels_last = forwards, channels_last
+        self._transposed: Bound | None = None
+        axes = len(size)
+        lead, own = shape[:-axes], shape[-axes:]
+        check_fits("the result", (*lead, *size), np.dtype(np.uint8))
+        pool = tables(spec, own if forwards else size, size if forwards else own)
+        if channels_last:
+            self.call = Call(pool, (lead[0], *own, lead[1]), f"N{letters(axes)}C", forwards)
+        else:
+            self.call = Call(pool, shape, "NC"[2 - len(lead) :] + letters(axes), forwards)
+
+    @property
+    def transposed(self) -> Bound:
+        """The gradient of this map, which has the same order in memory."""
+        if self._transposed is None:
+            axes = len(self.size)
+            turned = (*self.shape[:-axes], *self.size), self.shape[-axes:]
+            self._transposed = bound(self.spec, *turned, not self.forwards, self.channels_last)
+        return self._transposed
+
+    def __call__(self, source: Tensor) -> Tensor:
+        return _on_cpu(self, source) if source.is_cpu else _on_cuda(self, source)
+
+
+_bounds: dict[Any, Bound] = {}
+atexit.register(_bounds.clear)  # PyTorch keeps this module to the very end, when the core would report them as lost
+
+
+def bound(spec: str, shape: tuple[int, ...], size: tuple[int, ...], forwards: bool, channels_last: bool) -> Bound:
+    """The `Bound` of these, kept."""
+    key = (spec, shape, size, forwards, channels_last)
+    found = _bounds.get(key)
+    if found is None:
+        found = Bound(*key)
+        if len(_bounds) >= KEPT_CALLS or sum(kept.call.elements for kept in _bounds.values()) > KEPT_ELEMENTS:
+            _bounds.clear()
+        _bounds[key] = found
+    return found
+
+
+def _on_cpu(bound: Bound, source: Tensor) -> Tensor:
+    array = _array(source)
+    if bound.channels_last:
+        array = np.moveaxis(array, 1, -1)
+    result = bound.call(array, None, False, torch.get_num_threads())
+    if bound.channels_last:
+        result = np.moveaxis(result, -1, 1)
+    if source.dtype is torch.bfloat16:
+        return torch.from_numpy(result.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(result)
+
+
+def _array(tensor: Tensor) -> Array:
+    """The tensor's own memory as an array."""
+    half = tensor.dtype is torch.bfloat16
+    try:
+        plain = tensor.detach() if tensor.requires_grad else tensor
+        array: Array = (plain.view(torch.int16) if half else plain).numpy()
+    except RuntimeError:  # negated or zero by a mark alone: its values exist nowhere yet
+        return _array(torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach()))
+    return array.view(_BFLOAT16) if half else array
+
+
+def _on_cuda(bound: Bound, source: Tensor) -> Tensor:
+    result = torch.empty(bound.call.result_shape, dtype=source.dtype, device=source.device)
+    bound.call(source.movedim(1, -1) if bound.channels_last else source, result, False, None)
+    return result.movedim(-1, 1) if bound.channels_last else result

@@ -19,7 +19,7 @@ from ..errors import PoolGradTypeError, PoolGradValueError
 from ..geometry import integer
 from ..ops import KEPT_CALLS
 from . import kernels
-from .autograd import is_eager, real
+from .autograd import is_eager, linear
 from .library import operators
 from .sequences import Sequences, draw, given
 from .spec import ADAPTIVE, fractional_spec, output_size, regular_spec
@@ -50,7 +50,10 @@ def _pool(meaning: Callable[..., Meaning], input: Any, axes: int, *arguments: An
     """Pool the last `axes` axes of `input`; `meaning` says from the arguments what that is."""
     if not is_eager(input):
         kernels.check("input", input, axes)
-        spec, size = meaning(input.shape[-axes:], axes, *arguments)
+        sizes = input.shape[-axes:]
+        if torch.jit.is_tracing():  # where sizes are tensors
+            sizes = tuple([int(n) for n in sizes])
+        spec, size = meaning(sizes, axes, *arguments)
         return operators(True)(input, size, spec, kernels.is_channels_last(input, axes))
     # With their types: 2.0 and True equal 2 and 1, and must be refused whatever was asked before.
     key = (meaning, axes, input.shape, kernels.is_channels_last(input, axes), arguments, *map(type, arguments))
@@ -64,7 +67,7 @@ def _pool(meaning: Callable[..., Meaning], input: Any, axes: int, *arguments: An
             _maps.clear()
         _maps[key] = map_
     try:
-        return real(input, map_)
+        return linear(input, map_)
     except (TypeError, RuntimeError):
         kernels.check("input", input, axes)
         raise

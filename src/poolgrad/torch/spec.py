@@ -62,7 +62,7 @@ def regular_spec(
 
 
 def _text(numbers: Sequence[int]) -> str:
-    return ",".join([str(n) for n in numbers])
+    return ",".join([f"{n}" for n in numbers])
 
 
 def _padding(padding: Any, axes: int) -> str:
@@ -108,20 +108,16 @@ def output_size(spec: str, sizes: Sequence[int]) -> tuple[int, ...]:
             continue
         before, after = _pairs(words[5])[k]
         spare = n + before + after - (window[k] - 1) * dilation[k] - 1
-        if words[-1] == "ceil":
-            cells.append(_ceil_cells(n, before, spare, stride[k]))
-        else:
-            cells.append(spare // stride[k] + 1)
-        if cells[-1] < 1:
+        ceil = words[-1] == "ceil"
+        if spare < (1 - stride[k] if ceil else 0):
             raise PoolGradValueError(
                 f"kernel_size {window[k]} (dilation {dilation[k]}) is larger than the padded input {n} + {before} + {after}"
             )
+        cells.append((spare + (stride[k] - 1 if ceil else 0)) // stride[k] + 1)
+        may_begin_outside = ceil and stride[k] + after > (window[k] - 1) * dilation[k] + 1
+        if may_begin_outside and (cells[-1] - 1) * stride[k] >= n + before:
+            cells[-1] -= 1
     return tuple(cells)
-
-
-def _ceil_cells(n: int, before: int, spare: int, stride: int) -> int:
-    cells = (spare + stride - 1) // stride + 1
-    return cells - 1 if (cells - 1) * stride >= n + before else cells
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ channels_last as asked, never a view, so that operations in place may follow.
 from __future__ import annotations
 
 import atexit
+from math import prod
 from typing import Any
 
 import ml_dtypes
@@ -27,6 +28,8 @@ __all__ = ["DTYPES", "Bound", "bound", "check", "is_channels_last"]
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 DEVICES = ("cpu", "cuda", "meta")
 MOST_AXES = 10
+SMALL = 1 << 14
+"""Elements that one thread is always enough for: the number of threads is then not asked for."""
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
@@ -68,7 +71,7 @@ def is_channels_last(tensor: Tensor, axes: int) -> bool:
 class Bound:
     """A pooling, or its gradient, of tensors of one shape; `size` are the spatial sizes of the result."""
 
-    __slots__ = ("_transposed", "call", "channels_last", "forwards", "shape", "size", "spec")
+    __slots__ = ("_transposed", "call", "channels_last", "forwards", "shape", "size", "small", "spec")
 
     def __init__(self, spec: str, shape: tuple[int, ...], size: tuple[int, ...], forwards: bool, channels_last: bool):
         self.spec, self.shape, self.size = spec, shape, size
@@ -77,6 +80,7 @@ class Bound:
         axes = len(size)
         lead, own = shape[:-axes], shape[-axes:]
         check_fits("the result", (*lead, *size), np.dtype(np.uint8))
+        self.small = prod(lead) * max(prod(own), prod(size)) < SMALL
         pool = tables(spec, own if forwards else size, size if forwards else own)
         if channels_last:
             self.call = Call(pool, (lead[0], *own, lead[1]), f"N{letters(axes)}C", forwards)
@@ -93,7 +97,17 @@ class Bound:
         return self._transposed
 
     def __call__(self, source: Tensor) -> Tensor:
-        return _on_cpu(self, source) if source.is_cpu else _on_cuda(self, source)
+        if not source.is_cpu:
+            return _on_cuda(self, source)
+        array = _array(source)
+        if self.channels_last:
+            array = np.moveaxis(array, 1, -1)
+        result = self.call(array, None, False, None if self.small else torch.get_num_threads())
+        if self.channels_last:
+            result = np.moveaxis(result, -1, 1)
+        if source.dtype is torch.bfloat16:
+            return torch.from_numpy(result.view(np.int16)).view(torch.bfloat16)
+        return torch.from_numpy(result)
 
 
 _bounds: dict[Any, Bound] = {}
@@ -110,18 +124,6 @@ def bound(spec: str, shape: tuple[int, ...], size: tuple[int, ...], forwards: bo
             _bounds.clear()
         _bounds[key] = found
     return found
-
-
-def _on_cpu(bound: Bound, source: Tensor) -> Tensor:
-    array = _array(source)
-    if bound.channels_last:
-        array = np.moveaxis(array, 1, -1)
-    result = bound.call(array, None, False, torch.get_num_threads())
-    if bound.channels_last:
-        result = np.moveaxis(result, -1, 1)
-    if source.dtype is torch.bfloat16:
-        return torch.from_numpy(result.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(result)
 
 
 def _array(tensor: Tensor) -> Array:

@@ -7,6 +7,7 @@ passes stay PyTorch's own. When the last acceleration is undone, PyTorch's kerne
 
 from __future__ import annotations
 
+import atexit
 import threading
 import warnings
 from collections.abc import Callable
@@ -16,7 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .kernels import DTYPES, bound, is_channels_last
+from ..ops import KEPT_CALLS
+from .kernels import DTYPES, Bound, bound, is_channels_last
 from .spec import ADAPTIVE, regular_spec
 
 __all__ = ["Acceleration", "accelerate"]
@@ -81,6 +83,8 @@ def accelerate() -> Acceleration:
 _lock = threading.Lock()
 _active: list[Acceleration] = []
 _libraries: list[Any] = []
+_maps: dict[Any, Bound] = {}
+atexit.register(_maps.clear)
 
 
 def _leave(acceleration: Acceleration) -> None:
@@ -105,6 +109,8 @@ def _register(devices: tuple[str, ...]) -> None:
 def _kernel(name: str, describe: Callable[..., str], own: Any) -> Callable[..., Tensor]:
     """A backward kernel with PyTorch's arguments; `own` is the one that it replaces."""
 
+    axes = int(name[-len("2d_backward")])
+
     def backward(keys: Any, grad: Tensor, self: Tensor, *arguments: Any) -> Tensor:
         served = grad.dtype in DTYPES and self.dtype is grad.dtype
         for acceleration in _active:
@@ -112,9 +118,14 @@ def _kernel(name: str, describe: Callable[..., str], own: Any) -> Callable[..., 
             counts[name] += 1
         if not served:
             return own.call_boxed(keys, grad, self, *arguments)
-        axes = int(name[-len("2d_backward")])
-        shape, size = tuple(grad.shape), tuple(self.shape[-axes:])
-        return bound(describe(*arguments), shape, size, False, is_channels_last(self, axes))(grad)
+        key = (name, grad.shape, self.shape, is_channels_last(self, axes), repr(arguments))
+        map = _maps.get(key)
+        if map is None:
+            if len(_maps) >= KEPT_CALLS:
+                _maps.clear()
+            shape, size = tuple(grad.shape), tuple(self.shape[-axes:])
+            _maps[key] = map = bound(describe(*arguments), shape, size, False, key[3])
+        return map(grad)
 
     return backward
 

@@ -138,6 +138,10 @@ def _array(tensor: Tensor) -> Array:
 
 
 def _on_cuda(bound: Bound, source: Tensor) -> Tensor:
-    result = torch.empty(bound.call.result_shape, dtype=source.dtype, device=source.device)
-    bound.call(source.movedim(1, -1) if bound.channels_last else source, result, False, None)
-    return result.movedim(-1, 1) if bound.channels_last else result
+    if not bound.channels_last:
+        return bound.call(source, None, False, None)
+    batch, *sizes, channels = bound.call.result_shape
+    order = torch.channels_last if len(sizes) == 2 else torch.channels_last_3d
+    result = torch.empty((batch, channels, *sizes), dtype=source.dtype, device=source.device, memory_format=order)
+    bound.call(source.movedim(1, -1), result.movedim(1, -1), False, None)
+    return result

@@ -158,7 +158,13 @@ def _regular(words: list[str], sizes: tuple[int, ...]) -> Pool:
     padding: Any = words[5] if words[5] in NAMED else _pairs(words[5])
     ceil = words[-1] == "ceil"
     if ceil:  # a window larger than the padded input may still make one cell, of all of it
-        rows = zip(window, sizes, padding, dilation, strict=True)
-        window = tuple(min(k, (n + p + q - 1) // d + 1) if n else k for k, n, (p, q), d in rows)
+        rows = zip(window, sizes, padding, dilation, stride, strict=True)
+        window = tuple(_held(k, n, n + p + q, d, s) for k, n, (p, q), d, s in rows)
     divisor = None if words[11] == "none" else int(words[11])
     return regular(sizes, window, stride, padding, dilation, words[9], divisor, ceil)
+
+
+def _held(window: int, size: int, padded: int, dilation: int, stride: int) -> int:
+    """How many taps of a window fit the padded input, if what hangs over is less than a stride."""
+    over = (window - 1) * dilation + 1 - padded
+    return (padded - 1) // dilation + 1 if 0 < over < stride and size else window

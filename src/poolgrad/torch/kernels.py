@@ -56,8 +56,6 @@ def is_channels_last(tensor: Tensor, axes: int) -> bool:
     """Whether PyTorch would keep this batch of images or volumes in channels_last order."""
     if tensor.is_contiguous() or tensor.ndim != axes + 2 or axes not in (2, 3):
         return False
-    if tensor.is_contiguous(memory_format=torch.channels_last if axes == 2 else torch.channels_last_3d):
-        return True
     extents, strides = tensor.shape, tensor.stride()
     least = 0
     for k in (1, *range(axes + 1, 1, -1), 0):  # each axis steps over the one before it, channels first of all

@@ -6,7 +6,6 @@ mean for a shape is worked out once and kept, so that asking again costs a look-
 
 from __future__ import annotations
 
-import atexit
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +16,6 @@ from torch.overrides import handle_torch_function, has_torch_function_unary
 from ..dialects.common import flag
 from ..errors import PoolGradTypeError, PoolGradValueError
 from ..geometry import integer
-from ..ops import KEPT_CALLS
 from . import kernels
 from .autograd import is_eager, linear
 from .library import operators
@@ -41,9 +39,8 @@ Padding = int | str | Sequence[int] | Sequence[tuple[int, int]]
 Size = int | Sequence[int | None]
 Meaning = tuple[str, tuple[int, ...]]
 
-_maps: dict[Any, kernels.Bound] = {}
+_maps = kernels.Kept()
 """What was asked before. A hit needs no check: a tensor that fails is looked at then."""
-atexit.register(_maps.clear)
 
 
 def _pool(meaning: Callable[..., Meaning], input: Any, axes: int, *arguments: Any) -> Tensor:
@@ -62,10 +59,7 @@ def _pool(meaning: Callable[..., Meaning], input: Any, axes: int, *arguments: An
     except TypeError:  # lists are not looked up
         map_ = _bound(input, *key[:5])
     if map_ is None:
-        map_ = _bound(input, *key[:5])
-        if len(_maps) >= KEPT_CALLS:
-            _maps.clear()
-        _maps[key] = map_
+        map_ = _maps.keep(key, _bound(input, *key[:5]))
     try:
         return linear(input, map_)
     except (TypeError, RuntimeError):

@@ -22,7 +22,7 @@ from ..errors import PoolGradTypeError, PoolGradValueError
 from ..ops import KEPT_CALLS, KEPT_ELEMENTS, Array, Call
 from .spec import tables
 
-__all__ = ["DTYPES", "Bound", "bound", "check", "is_channels_last"]
+__all__ = ["DTYPES", "Bound", "Kept", "bound", "check", "is_channels_last"]
 
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -81,6 +81,8 @@ class Bound:
         self.small = prod(lead) * max(prod(own), prod(size)) < SMALL
         pool = tables(spec, own if forwards else size, size if forwards else own)
         if channels_last:
+            if len(lead) != 2:
+                raise PoolGradValueError(f"channels_last needs a batch and channels before the {axes} axes, got shape {shape}")
             self.call = Call(pool, (lead[0], *own, lead[1]), f"N{letters(axes)}C", forwards)
         else:
             self.call = Call(pool, shape, "NC"[2 - len(lead) :] + letters(axes), forwards)
@@ -108,20 +110,30 @@ class Bound:
         return torch.from_numpy(result)
 
 
-_bounds: dict[Any, Bound] = {}
-atexit.register(_bounds.clear)  # PyTorch keeps this module to the very end, when the core would report them as lost
+class Kept(dict[Any, Bound]):
+    """Bounds by what was asked for, forgotten when they are many or their tables hold too much."""
+
+    def keep(self, key: Any, made: Bound) -> Bound:
+        if len(self) >= KEPT_CALLS or sum(kept.call.elements for kept in self.values()) + made.call.elements > KEPT_ELEMENTS:
+            self.clear()
+        self[key] = made
+        return made
+
+
+_bounds = Kept()
+
+
+@atexit.register
+def _let_go() -> None:
+    """PyTorch keeps graphs that are alive at the very end, and with them what the core would then report as lost."""
+    for kept in _bounds.values():
+        del kept.call
 
 
 def bound(spec: str, shape: tuple[int, ...], size: tuple[int, ...], forwards: bool, channels_last: bool) -> Bound:
     """The `Bound` of these, kept."""
     key = (spec, shape, size, forwards, channels_last)
-    found = _bounds.get(key)
-    if found is None:
-        found = Bound(*key)
-        if len(_bounds) >= KEPT_CALLS or sum(kept.call.elements for kept in _bounds.values()) > KEPT_ELEMENTS:
-            _bounds.clear()
-        _bounds[key] = found
-    return found
+    return _bounds.get(key) or _bounds.keep(key, Bound(*key))
 
 
 def _array(tensor: Tensor) -> Array:

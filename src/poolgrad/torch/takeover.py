@@ -7,7 +7,6 @@ passes stay PyTorch's own. When the last acceleration is undone, PyTorch's kerne
 
 from __future__ import annotations
 
-import atexit
 import threading
 import warnings
 from collections.abc import Callable
@@ -17,8 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..ops import KEPT_CALLS
-from .kernels import DTYPES, Bound, bound, is_channels_last
+from .kernels import DTYPES, Kept, bound, is_channels_last
 from .spec import ADAPTIVE, regular_spec
 
 __all__ = ["Acceleration", "accelerate"]
@@ -83,8 +81,7 @@ def accelerate() -> Acceleration:
 _lock = threading.Lock()
 _active: list[Acceleration] = []
 _libraries: list[Any] = []
-_maps: dict[Any, Bound] = {}
-atexit.register(_maps.clear)
+_maps = Kept()
 
 
 def _leave(acceleration: Acceleration) -> None:
@@ -108,7 +105,6 @@ def _register(devices: tuple[str, ...]) -> None:
 
 def _kernel(name: str, describe: Callable[..., str], own: Any) -> Callable[..., Tensor]:
     """A backward kernel with PyTorch's arguments; `own` is the one that it replaces."""
-
     axes = int(name[-len("2d_backward")])
 
     def backward(keys: Any, grad: Tensor, self: Tensor, *arguments: Any) -> Tensor:
@@ -118,13 +114,13 @@ def _kernel(name: str, describe: Callable[..., str], own: Any) -> Callable[..., 
             counts[name] += 1
         if not served:
             return own.call_boxed(keys, grad, self, *arguments)
-        key = (name, grad.shape, self.shape, is_channels_last(self, axes), repr(arguments))
+        # PyTorch keeps channels_last in two dimensions alone, and compiled graphs rely on its strides.
+        order = axes == 2 and is_channels_last(self, axes)
+        key = (name, grad.shape, self.shape, order, repr(arguments))
         map = _maps.get(key)
         if map is None:
-            if len(_maps) >= KEPT_CALLS:
-                _maps.clear()
             shape, size = tuple(grad.shape), tuple(self.shape[-axes:])
-            _maps[key] = map = bound(describe(*arguments), shape, size, False, key[3])
+            map = _maps.keep(key, bound(describe(*arguments), shape, size, False, order))
         return map(grad)
 
     return backward

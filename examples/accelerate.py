@@ -70,11 +70,15 @@ def train(network: type[nn.Module], steps: int) -> tuple[list[float], float]:
     return losses, 1000 * best
 
 
-def main(steps: int = 8) -> None:
+def main(steps: int = 6, rounds: int = 2) -> None:
     for network in (Dense, Inception):
-        plain, plain_ms = train(network, steps)
-        with poolgrad.torch.accelerate() as report:
-            ours, ours_ms = train(network, steps)
+        plain_ms = ours_ms = float("inf")
+        for _ in range(rounds):  # in turns, so that what disturbs the machine disturbs both
+            plain, ms = train(network, steps)
+            plain_ms = min(plain_ms, ms)
+            with poolgrad.torch.accelerate() as report:
+                ours, ms = train(network, steps)
+            ours_ms = min(ours_ms, ms)
         same = torch.allclose(torch.tensor(plain), torch.tensor(ours), rtol=1e-4)
         print(f"{network.__name__}: loss {plain[0]:.4f} to {plain[-1]:.4f}, the same in both runs: {same}")
         print(f"  a backward pass takes {plain_ms:.1f} ms, accelerated {ours_ms:.1f} ms")

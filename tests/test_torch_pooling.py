@@ -121,9 +121,13 @@ def test_nothing_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(ops.Call, "__call__", watched)
     for dtype in DTYPES:
-        for x in (torch.ones(2, 3, 4, 4, dtype=dtype), torch.ones(2, 3, 4, 4, dtype=dtype)[1:].transpose(2, 3)):
+        for x in (torch.ones(2, 3, 4, 4, dtype=dtype), torch.ones(2, 3, 4, 4, dtype=dtype)[1:].transpose(2, 3).detach()):
             pt.avg_pool2d(x, 2)
             assert seen.pop() == x.data_ptr()
+            y = pt.avg_pool2d(x.requires_grad_(), 2)
+            assert seen.pop() == x.data_ptr()
+            y.backward(dy := torch.ones_like(y))
+            assert seen.pop() == dy.data_ptr()
 
 
 def test_zero_size() -> None:
@@ -301,6 +305,12 @@ REFUSED: list[tuple[Any, type[PoolGradError], str]] = [
     (lambda: pt.fractional_avg_pool(x4, 1.5, generator=7), PoolGradTypeError, "torch.Generator"),
     (lambda: pt.fractional_avg_pool(x4, sequences=[[0, 3, 8], [0, 8, 2]]), PoolGradValueError, "never decrease"),
     (lambda: pt.fractional_avg_pool(x4, sequences=[[0, 3, 8], [5]]), PoolGradValueError, "two or more"),
+    (
+        lambda: pt.fractional_avg_pool(x4, sequences=[torch.tensor([0, 3, 8], device="meta")] * 2),
+        PoolGradValueError,
+        "sequences must be on the CPU.*meta",
+    ),
+    (lambda: torch.ops.poolgrad.avg_pool(x4[0], (4, 4), regular_spec(2, 2), True), PoolGradValueError, "channels_last needs"),
     (lambda: torch.ops.poolgrad.avg_pool(x4, (3, 3), "window 2", False), PoolGradTypeError, "spec must describe"),
     (
         lambda: torch.ops.poolgrad.avg_pool(x4, (3, 3), regular_spec(2, 2), False),

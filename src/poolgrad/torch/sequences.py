@@ -25,6 +25,9 @@ def given(sequences: Any) -> Sequences:
     """Sequences from the caller, as integers: lists, arrays or tensors, one per axis."""
     if isinstance(sequences, (str, bytes)) or not hasattr(sequences, "__len__") or len(sequences) == 0:
         raise PoolGradTypeError(f"sequences must hold one pooling sequence per axis, got {sequences!r}")
+    for row in sequences:
+        if isinstance(row, torch.Tensor) and row.device.type != "cpu":
+            raise PoolGradValueError(f"sequences must be on the CPU, where tables are made, got {row.device}; use .cpu()")
     rows = [row.tolist() if isinstance(row, (np.ndarray, torch.Tensor)) else row for row in sequences]
     if not all(isinstance(row, (list, tuple)) for row in rows):
         raise PoolGradTypeError(f"sequences must hold one pooling sequence per axis, got {sequences!r}")
@@ -42,8 +45,9 @@ def draw(
     """
     if generator is not None and not isinstance(generator, torch.Generator):
         raise PoolGradTypeError(f"generator must be a torch.Generator or None, got {generator!r}")
-    device = "cpu" if generator is None else generator.device
-    seeds = torch.randint(2**32, (2,), generator=generator, device=device).tolist()
+    if generator is not None and generator.device.type != "cpu":
+        raise PoolGradValueError(f"generator must be on the CPU, where sequences are drawn, got {generator.device}")
+    seeds = torch.randint(2**32, (2,), generator=generator, device="cpu").tolist()
     numbers = philox(*seeds)
     rows = []
     for size, ratio in zip(sizes, _ratios(ratios, len(sizes)), strict=True):

@@ -258,6 +258,7 @@ int import_numpy() {
 
 NB_MODULE(_native, m) {
     if (import_numpy() < 0) throw nb::python_error();
+    nb::set_leak_warnings(false);  // frameworks keep operations alive to the very end
     nb::class_<Operation>(m, "Operation")
         .def(nb::init<nb::list, bool, std::optional<int64_t>, std::vector<int>, std::vector<int64_t>, std::vector<int64_t>>(),
              nb::arg("tables"), nb::arg("divide_first"), nb::arg("divisor").none(), nb::arg("spatial"), nb::arg("source_shape"),

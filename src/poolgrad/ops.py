@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from . import far
 from .arguments import Check, Ints, Padding, adaptive, as_sizes, fractional, regular
-from .arrays import check_fits, check_out, check_source
+from .arrays import DTYPES, check_fits, check_out, check_source
 from .engines import engine
 from .errors import PoolGradError, PoolGradMemoryError, PoolGradTypeError, PoolGradValueError
 from .geometry import Pool, Region, integer
@@ -98,7 +98,7 @@ class Call:
         return array[tuple(index)]
 
 
-_PLAIN = frozenset([np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.float16)])
+_PLAIN = frozenset(DTYPES)
 KEPT_CALLS, KEPT_ELEMENTS = 1024, 1 << 22
 """Calls that are kept, and the inputs and cells that their tables may hold in all."""
 

@@ -7,7 +7,6 @@ channels_last as asked, never a view, so that operations in place may follow.
 
 from __future__ import annotations
 
-import atexit
 from math import prod
 from typing import Any
 
@@ -121,13 +120,6 @@ class Kept(dict[Any, Bound]):
 
 
 _bounds = Kept()
-
-
-@atexit.register
-def _let_go() -> None:
-    """PyTorch keeps graphs that are alive at the very end, and with them what the core would then report as lost."""
-    for kept in _bounds.values():
-        del kept.call
 
 
 def bound(spec: str, shape: tuple[int, ...], size: tuple[int, ...], forwards: bool, channels_last: bool) -> Bound:

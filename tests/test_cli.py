@@ -230,7 +230,9 @@ def test_run_names_the_block_that_cannot_run(name: str, capsys: pytest.CaptureFi
 def test_interrupted() -> None:
     Path("model.json").write_text(json.dumps(MODEL))
     command = [sys.executable, "-u", "-m", "poolgrad", "run", "model.json", "-t", "60000"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as running:
+    options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment()}
+    # A shell's background jobs, and what they start, ignore interrupts.
+    with subprocess.Popen(command, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **options) as running:
         assert running.stdout is not None
         assert running.stderr is not None
         assert "Running" in running.stdout.readline()

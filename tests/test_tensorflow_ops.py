@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice, repeat
 from typing import Any
 
@@ -334,3 +335,20 @@ def test_a_result_that_cannot_exist_is_refused_at_once() -> None:
         raw_ops.FractionalAvgPool(np.broadcast_to(dy, (1, 2**28, 2**20, 1)), [1, 1.5, 1.5, 1])
     with pytest.raises(PoolGradValueError, match="value"):
         raw_ops.FractionalAvgPool(np.broadcast_to(dy, (1, 2**33, 1, 1)), [1, 32, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: raw_ops.philox(1.5), "seed must be an integer"),
+        (lambda: raw_ops.philox(1, "a"), "seed2 must be an integer"),
+        (lambda: raw_ops.pooled_size(6, 0), "ratio must be a number from 1 to the size 6, got 0"),
+        (lambda: raw_ops.pooled_size(6, float("nan")), "ratio must be a number"),
+        (lambda: raw_ops.pooled_size(6, "x"), "ratio must be a number"),
+        (lambda: raw_ops.pooling_sequence(10, 6, iter([1, 2])), "numbers must yield 8 integers for 6 cells, got 2"),
+        (lambda: raw_ops.pooling_sequence(2**40, 2**39 + 1, raw_ops.philox(1)), "size must be at most"),
+    ],
+)
+def test_the_generator_refuses_by_name(call: Callable[[], Any], said: str) -> None:
+    with pytest.raises(PoolGradError, match=said):
+        call()

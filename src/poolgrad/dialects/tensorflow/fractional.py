@@ -188,7 +188,8 @@ def _signed(name: str, value: Any) -> int:
 
 
 def _fresh_seeds() -> tuple[int, int]:
-    return int.from_bytes(os.urandom(8), "little"), int.from_bytes(os.urandom(8), "little")
+    first, second = (int.from_bytes(os.urandom(8), "little", signed=True) for _ in range(2))
+    return first, second
 
 
 @cache

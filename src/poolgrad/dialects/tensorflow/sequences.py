@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import PoolGradValueError
-from ...geometry import integer
+from ...geometry import MAX_LENGTH, integer
 
 __all__ = ["philox", "pooled_size", "pooling_sequence"]
 
@@ -33,7 +33,10 @@ def philox(seed: int, seed2: int = 0) -> Iterator[int]:
     >>> list(islice(philox(1, 2), 3))
     [3878945999, 2364392915, 1057429302]
     """
-    key, upper = _halves(seed), _halves(seed2)
+    return _stream(_halves(integer("seed", seed, -(2**63))), _halves(integer("seed2", seed2, -(2**63))))
+
+
+def _stream(key: tuple[int, int], upper: tuple[int, int]) -> Iterator[int]:
     for block in range(0, 1 << 64, BLOCKS):
         yield from _blocks(key, upper, block).tolist()
     raise AssertionError("a stream of 2^66 numbers has been used up")
@@ -62,6 +65,8 @@ def pooled_size(size: int, ratio: float) -> int:
     >>> pooled_size(10, 1.44), pooled_size(6, 6)
     (6, 1)
     """
+    if not isinstance(ratio, (int, float, np.integer, np.floating)) or not 1 <= ratio <= integer("size", size, 1):
+        raise PoolGradValueError(f"ratio must be a number from 1 to the size {size}, got {ratio!r}")
     return int(np.floor(np.float32(size) / np.float32(ratio)))
 
 
@@ -78,7 +83,12 @@ def pooling_sequence(size: int, cells: int, numbers: Iterator[int], *, pseudo_ra
     size = integer("size", size, 1)
     if integer("cells", cells, 1) > size:
         raise PoolGradValueError(f"cells must be at most the size {size}, got {cells}")
-    drawn = list(islice(numbers, 4 if pseudo_random else -(-cells // 4) * 4))
+    if size > MAX_LENGTH:
+        raise PoolGradValueError(f"size must be at most {MAX_LENGTH}, got {size}")
+    needed = 4 if pseudo_random else -(-cells // 4) * 4
+    drawn = list(islice(numbers, needed))
+    if len(drawn) < needed:
+        raise PoolGradValueError(f"numbers must yield {needed} integers for {cells} cells, got {len(drawn)}")
     if size % cells == 0:
         return np.arange(cells + 1, dtype=np.int64) * (size // cells)
     inner = _pseudo_random(size, cells, drawn) if pseudo_random else _random(size, cells, drawn)

@@ -127,3 +127,17 @@ def test_a_window_of_one_changes_nothing() -> None:
     x = np.random.default_rng(2).standard_normal((2, 3, 4)).astype(np.float32)
     assert (ours.window_average(x, (1, 1, 1)) == x).all()
     assert (ours.window_average(x[0, 0], (1,)) == x[0, 0]).all()
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 7, 9, 4), (2, 3, 5, 7, 9, 4), (3, 7, 9, 4), (7, 9, 4)])
+def test_what_is_written_for_flax_flax_takes(shape: tuple[int, ...]) -> None:
+    """Flax takes pairs of padding beside one batch axis only."""
+    rank = len(shape)
+    window, stride = (1,) * (rank - 3) + (3, 2, 1), (1,) * (rank - 3) + (2, 3, 1)
+    padding = ((0, 0),) * (rank - 3) + ((1, 2), (0, 1), (0, 0))
+    means = {"window_dimensions": window, "window_strides": stride, "padding": padding, "count_include_pad": False}
+    said = ours.write(ours.read(means, shape), shape)
+    assert said.pop("op") == "avg_pool"
+    x = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+    theirs = np.asarray(framework("flax.linen").avg_pool(framework("jax.numpy").asarray(x), **said))
+    np.testing.assert_allclose(theirs, ours.window_average(x, **means), rtol=1e-5, atol=1e-6)

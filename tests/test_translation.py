@@ -6,6 +6,7 @@ checked by trying: on small shapes, every call of the target within bounds.
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import product
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 import poolgrad
 from poolgrad import Axis, PoolGradError
-from poolgrad.dialects import NAMES, NoTranslation, Pooling, dialect, translate
+from poolgrad.dialects import NAMES, NoTranslation, Pooling, dialect, translate, windows
 from poolgrad.dialects.tables import Tables, plain
 from poolgrad.dialects.windows import Form, Window, solve
 
@@ -128,9 +129,7 @@ ALWAYS = {("directml", "onnx"), ("directml", "jax"), ("tensorflow", "enuspace"),
 """The dashes in the documentation's matrix."""
 
 
-def attempt(
-    arguments: dict[str, Any], source: str, target: str, shape: tuple[int, ...], **options: bool
-) -> dict[str, Any] | str:
+def attempt(arguments: dict[str, Any], source: str, target: str, shape: tuple[int, ...], **options: bool) -> dict[str, Any] | str:
     """The translation, or why there is none."""
     try:
         return translate(arguments, source, target, shape, **options)
@@ -414,3 +413,56 @@ def test_a_shape_is_not_an_allocation() -> None:
         translate({"pool_size": 2}, "keras", "onnx", (2**50, 6, 8, 2**40))
     with pytest.raises(PoolGradError, match="input size must be at most"):
         translate({"kernel_size": 2}, "torch", "onnx", (1, 1, 2**50, 8))
+
+
+@pytest.mark.parametrize("names", [("torch", "foo"), ("foo", "torch"), ("torch", None)])
+def test_an_unknown_name_is_no_lack_of_words(names: tuple[Any, Any]) -> None:
+    with pytest.raises(poolgrad.PoolGradValueError, match="a dialect must be one of") as refusal:
+        translate({"kernel_size": 2}, *names, (1, 3, 8, 8))
+    assert not isinstance(refusal.value, NoTranslation)
+
+
+@pytest.mark.parametrize(
+    ("said", "shape"),
+    [
+        ({"window": 2}, (1, 2**28, 2**28, 3)),
+        ({"output_size": 2**28}, (1, 4, 4, 3)),
+        ({"window": 2**24, "stride": 1, "padding": 2**24 - 1}, (1, 4, 4, 3)),
+    ],
+)
+def test_tables_too_long_to_compare_are_refused(said: dict[str, Any], shape: tuple[int, ...]) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(poolgrad.PoolGradValueError, match="at most 1048576 inputs and output cells"):
+            translate(said, "poolgrad", "torch", shape)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["torch", "keras", "tensorflow"])
+def test_a_long_dilation_is_refused_without_a_search(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+    monkeypatch.setattr(windows, "_makes", lambda *given: tried.append(given))
+    with pytest.raises(NoTranslation, match="has no dilation"):
+        translate({"window": 2, "dilation": 300, "layout": "NCHW"}, "poolgrad", name, (1, 2, 600, 601))
+    assert len(tried) < 10_000
+
+
+@pytest.mark.parametrize("name", ["torch", "onnx", "jax", "keras", "tensorflow"])
+@pytest.mark.parametrize("shape", [(0, 3, 8, 9), (2, 0, 8, 9)])
+def test_an_empty_batch_is_translated(name: str, shape: tuple[int, ...]) -> None:
+    said = {"window": (3, 2), "stride": (2, 1), "layout": "NCHW"}
+    assert Tables.of(dialect(name).read(translate(said, "poolgrad", name, shape), shape), shape) == Tables.of(
+        dialect("poolgrad").read(said, shape), shape
+    )
+
+
+def test_a_long_axis_that_is_not_pooled_is_no_table() -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(NoTranslation, match="too long to be compared"):
+            translate({"kernel_size": 2}, "torch", "jax", (2**28, 3, 6, 8))
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()

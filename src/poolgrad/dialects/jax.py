@@ -34,11 +34,12 @@ def _pairs(padding: Any, sizes: Sequence[int], rows: Sequence[tuple[int, int, in
     """Padding in numbers, one pair per axis; a row is the window, the stride and the dilation of an axis."""
     if isinstance(padding, str):
         rule = _RULES[choice("padding", padding.upper(), list(_RULES))]
-        return tuple(places(n, k, s, rule, d, False)[:2] for n, (k, s, d) in zip(sizes, rows, strict=True))
+        pairs = zip(sizes, rows, strict=True)  # an axis that is not pooled may be empty
+        return tuple((0, 0) if k == s == 1 else places(n, k, s, rule, d, False)[:2] for n, (k, s, d) in pairs)
     if not isinstance(padding, Sequence) or len(padding) != len(sizes):
         raise PoolGradValueError(f"padding must be a name or {len(sizes)} (low, high) pairs, got {padding!r}")
-    pairs = [listed(f"padding[{k}]", pair, 2, 0) for k, pair in enumerate(padding)]
-    return tuple((low, high) for low, high in pairs)
+    given = [listed(f"padding[{k}]", pair, 2, 0) for k, pair in enumerate(padding)]
+    return tuple((low, high) for low, high in given)
 
 
 def _layout(shape: tuple[int, ...], pooled: Sequence[bool]) -> str:
@@ -206,6 +207,9 @@ def write(pooling: Pooling, input_shape: Sequence[int]) -> dict[str, Any]:
         first = min(pooled[:1] or [1], default=1)
         try:
             found = fit(place(pooling, shape, range(min(first, len(shape) - 2), len(shape) - 1), "Flax"), _FORMS, "Flax")
+            if first > 1 and _padding(found)["padding"] != "VALID":
+                # Flax itself takes pairs beside one batch axis only: the others get windows of 1.
+                found = fit(place(pooling, shape, range(1, len(shape) - 1), "Flax"), _FORMS, "Flax")
             said = {"op": "avg_pool", "window_shape": found.window, "strides": found.stride}
             return {**said, **_padding(found)}
         except NoTranslation:

@@ -12,11 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..errors import PoolGradValueError
 from ..geometry import Axis
 from ..layout import spatial_positions
 from .pooling import Pooling
 
-__all__ = ["Tables", "cell_text", "difference", "identity", "letters", "plain"]
+__all__ = ["LIMIT", "Tables", "cell_text", "difference", "identity", "letters", "plain"]
+
+LIMIT = 1 << 20
+"""The longest axis whose tables are compared; a search holds many of them at once."""
 
 
 class Tables(NamedTuple):
@@ -49,6 +53,8 @@ def identity(size: int) -> Axis:
     >>> identity(3)
     Axis(size=3, cells=3): [0:1)/1 [1:2)/1 [2:3)/1
     """
+    if size > LIMIT:
+        raise PoolGradValueError(f"an axis of {size} is too long to be compared with others; at most {LIMIT} will do")
     return Axis.regular(size, 1) if size else Axis.adaptive(0, 0)
 
 

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from ..arguments import as_sizes
-from ..errors import PoolGradError, PoolGradTypeError
+from ..errors import PoolGradError, PoolGradTypeError, PoolGradValueError
+from ..geometry import places
 from ..layout import default_layout, spatial_positions
 from .fit import Form, fit, is_adaptive, place
-from .pooling import Adaptive, NoTranslation, Pooling, Regular
+from .pooling import Adaptive, Fractional, NoTranslation, Pooling, Regular
 from .registry import dialect
-from .tables import Tables, cell_text, difference, identity, letters
+from .tables import LIMIT, Tables, cell_text, difference, identity, letters
 
 __all__ = ["translate"]
 
@@ -31,8 +32,10 @@ def translate(
     """
     if not isinstance(arguments, Mapping):
         raise PoolGradTypeError(f"arguments must be a dict of {source}'s arguments, got {arguments!r}")
+    dialect(target)  # an unknown name is a mistake, not a lack of words
     shape = as_sizes("input_shape", input_shape)
     pooling = _renamed(dialect(source).read(arguments, shape), len(shape))
+    _check_length(pooling, shape)
     try:
         return _written(pooling, shape, target)
     except NoTranslation as refusal:
@@ -46,6 +49,27 @@ def translate(
             refusals.append(str(refusal))
     why = refusals[:2][-1]  # channels first, which every dialect but Flax has, tells more than a layout that is not there
     raise NoTranslation(f"{source} to {target}: {why}")
+
+
+def _check_length(pooling: Pooling, shape: tuple[int, ...]) -> None:
+    """Refuse tables too long to compare, before one is made."""
+    longest = max([*pooling.sizes(shape), *_cells(pooling, shape)], default=0)
+    if longest > LIMIT:
+        raise PoolGradValueError(
+            f"input_shape must have at most {LIMIT} inputs and output cells along a pooled axis to be translated, "
+            f"got {shape} with an axis of {longest}; shorten it by a multiple of the stride"
+        )
+
+
+def _cells(pooling: Pooling, shape: tuple[int, ...]) -> Iterator[int]:
+    if isinstance(pooling, Regular):
+        for k, n in enumerate(pooling.sizes(shape)):
+            dilation = pooling.dilation[k] if pooling.dilation else 1
+            yield places(n, pooling.window[k], pooling.stride[k], pooling.padding[k], dilation, pooling.ceil_mode)[2]
+    elif isinstance(pooling, Adaptive):
+        yield from pooling.output_size
+    elif isinstance(pooling, Fractional):
+        yield from map(len, pooling.sequences)
 
 
 def _written(pooling: Pooling, shape: tuple[int, ...], target: str) -> dict[str, Any]:

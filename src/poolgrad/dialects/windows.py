@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import PoolGradValueError
 from ..geometry import Axis, places
 from ..tables import Ints
-from .tables import plain
+from .tables import identity, plain
 
 __all__ = ["Form", "Window", "guesses", "solve", "table_of"]
 
@@ -51,6 +51,8 @@ class Window(NamedTuple):
 
 def solve(axis: Axis, count: Ints | None, form: Form, said: Window | None) -> Window | None:
     """Windows of this form that make the table of `axis` with these counts, whatever the counts if None."""
+    if axis.step > 1 and not form.dilation:
+        return None
     if count is not None and form.count == "inside" and (count != -((axis.start - axis.stop) // axis.step)).any():
         return None
     if count is not None and form.count == "window" and (count != count[:1]).any():
@@ -77,6 +79,8 @@ def _first_cell(w: Window, size: int) -> tuple[int, int]:
 
 def table_of(w: Window, size: int, form: Form, cells: int | None = None) -> Axis | None:
     """The table that `w` makes on an axis of this size; None where the form does not allow it, or not as many cells."""
+    if w == Window(1, 1, (0, 0)) and not size:
+        return identity(size)  # an empty batch is not pooled
     (p, q), rule = w.padding, form.padding
     if min(w.window, w.stride, p + 1, q + 1) < 1 or (w.dilation > 1 and not form.dilation):
         return None

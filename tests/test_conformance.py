@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import time
 from collections import Counter
@@ -14,14 +15,16 @@ import kernels
 import ml_dtypes
 import numpy as np
 import pytest
+from rich.console import Console
 
 import poolgrad
 from poolgrad import PoolGradValueError, exact
-from poolgrad.conformance import GROUPS, NoTarget, Report, check, suite
+from poolgrad.conformance import GROUPS, NoTarget, Report, check, kit, suite
 from poolgrad.conformance.case import Case, dtype_of, from_json
 from poolgrad.conformance.judge import allowed, error, judge
 from poolgrad.conformance.runner import Answer, Ended, Raised, Runner
 from poolgrad.conformance.shrink import shrink, smaller
+from poolgrad.conformance.targets import target_named
 from poolgrad.conformance.worker import repeated
 from poolgrad.dialects.pooling import Regular
 
@@ -211,6 +214,30 @@ def test_what_a_kernel_does_not_serve_is_no_failure() -> None:
     assert outcomes(report) == {"right": 8, "unsupported": 16}
 
 
+def test_a_kernel_that_serves_nothing_is_not_ok() -> None:
+    report = check("kernels:float32_only", groups=["float16"], limit=2)
+    assert (report.ok, report.verdict) == (False, "nothing tested")
+
+
+def test_a_limit_of_no_cases_is_refused() -> None:
+    with pytest.raises(PoolGradValueError, match="limit must be at least 1"):
+        check("kernels:right", limit=0)
+
+
+def test_a_budget_takes_a_case_of_every_group_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = replace(target_named("kernels:right"), limit=2, budget=1e9)
+    monkeypatch.setattr(kit, "target_named", lambda _: slow)
+    report = check("slow", groups=["cubic", "gaps"])
+    assert [result.case.group for result in report.results] == ["cubic", "gaps", "cubic", "gaps"]
+    assert report.notes[0].startswith("Left out: 26 of 30 cases")
+    monkeypatch.setattr(kit, "target_named", lambda _: replace(slow, budget=0.0))
+    report = check("slow", groups=["cubic", "gaps"])
+    assert not report.ok
+    assert "of cubic, gaps none was tried" in report.notes[0]
+    report = check("slow", groups=["cubic", "gaps"], limit=1)
+    assert (len(report.results), report.notes) == (2, ())
+
+
 # Shrinking.
 
 
@@ -298,7 +325,7 @@ def test_reports_say_it_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert "<script" not in page
     report.print()
     said = capsys.readouterr().out
-    for text in ("same", "unsupported", "worst ulps", "smallest case: wrong", "functions are called with regular windows only"):
+    for text in ("same", "unsupported", "worst ulps", "Smallest case: wrong", "functions are called with regular windows only"):
         assert text in said
 
 
@@ -314,3 +341,10 @@ def test_the_judge_agrees_with_the_oracle() -> None:
     assert case.pool is not None
     dy = case.dy()
     assert (case.want() == exact.gradient(case.pool, dy, case.pooling.layout)).all()
+
+
+def test_the_reproducer_on_the_terminal_can_be_pasted() -> None:
+    report = check("kernels:ceil_ignored", groups=["ceil"], limit=6)
+    console = Console(width=40, file=io.StringIO())
+    report.print(console)
+    assert report.reproducers[0].script in console.file.getvalue()  # type: ignore[attr-defined]

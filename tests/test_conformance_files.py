@@ -46,9 +46,12 @@ def answered(directory: Path) -> None:
         (directory / "dx" / f"{row['file']}.npy").write_bytes(packed(dx))
 
 
-def test_without_answers_nothing_is_wrong(cases: Path) -> None:
+def test_without_answers_nothing_is_tested(cases: Path) -> None:
     report = grade(cases)
-    assert report.ok
+    assert not report.ok
+    assert report.verdict == "nothing tested"
+    assert "nothing tested" in report.to_html()
+    assert report.to_json()["ok"] is False
     assert report.total.unsupported == len(index(cases)) == len(list((cases / "exact").iterdir()))
     assert "hostile" not in {row.group for row in report.groups}
 

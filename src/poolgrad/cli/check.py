@@ -86,7 +86,7 @@ def _told(report: Report, html: Path | None, as_json: bool) -> int:
         print_rich(report.print)
         if html is not None:
             print(f"wrote {html}")
-    if all(result.verdict.outcome == "unsupported" for result in report.results):
+    if report.verdict == "nothing tested":
         raise PoolGradValueError("nothing was tested: no case has an answer")
     return 0 if report.ok else 1
 

@@ -25,7 +25,7 @@ td.note { text-align: left; overflow-wrap: anywhere; }
 
 def page(report: Report) -> str:
     title = f"poolgrad check {report.target}"
-    verdict = '<span class="good">nothing wrong</span>' if report.ok else '<span class="bad">not right</span>'
+    verdict = f'<span class="{"good" if report.ok else "bad"}">{report.verdict}</span>'
     facts = f"{report.target} {report.version} · seed {report.seed} · {len(report.results)} cases · {report.seconds:.0f} s"
     parts = [f"<h1>{escape(title)}: {verdict}</h1>", f"<p>{escape(facts)}</p>", _table(report)]
     parts += [f"<p>{escape(note)}</p>" for note in report.notes]

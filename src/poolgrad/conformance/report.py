@@ -59,7 +59,7 @@ class Reproducer:
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome of a check; `ok` if nothing was wrong and nothing crashed."""
+    """The outcome of a check; `ok` if something was right, nothing wrong and nothing crashed."""
 
     target: str
     version: str
@@ -72,7 +72,15 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        return not any(result.verdict.outcome in ("wrong", "crashed") for result in self.results)
+        return self.verdict == "nothing wrong"
+
+    @property
+    def verdict(self) -> str:
+        """ "not right", "nothing tested" (a target that served no case has shown nothing) or "nothing wrong"."""
+        outcomes = {result.verdict.outcome for result in self.results}
+        if outcomes & {"wrong", "crashed"}:
+            return "not right"
+        return "nothing wrong" if "right" in outcomes else "nothing tested"
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:

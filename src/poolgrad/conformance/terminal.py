@@ -25,8 +25,7 @@ def show(report: Report, console: Console | None = None) -> None:
     for note in report.notes:
         console.print(f"• {note}", highlight=False, markup=False)
     _reproducers(report, console)
-    verdict = Text("nothing wrong", "green") if report.ok else Text("not right", "bold red")
-    console.print(verdict, f"in {report.seconds:.0f} s")
+    console.print(Text(report.verdict, "green" if report.ok else "bold red"), f"in {report.seconds:.0f} s")
 
 
 def _reproducers(report: Report, console: Console) -> None:

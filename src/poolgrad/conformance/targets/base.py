@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 from ...dialects import dialect
@@ -23,7 +24,8 @@ class Target:
 
     `source` may raise `NoTranslation`. `imports` and `version` are tried first, to see whether the target is there at all.
     `refusals` names the exceptions by which it says that it does not serve a call; any other exception counts as a crash.
-    `limit` is for targets that take seconds a case: at most so many cases of a group, unless more are asked for.
+    `limit` and `budget` are for targets that take seconds a case: at most so many cases of a group, none begun after so many
+    seconds, and half as many for making failures smaller. They hold unless the caller sets a limit.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Target:
     environment: Mapping[str, str] = field(default_factory=dict)
     timeout: float = 20.0
     limit: int | None = None
+    budget: float = inf
 
 
 def written(name: str, case: Case) -> dict[str, Any]:

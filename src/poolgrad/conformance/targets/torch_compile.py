@@ -1,6 +1,6 @@
 """PyTorch through `torch.compile` (Inductor), forward and backward compiled for each case.
 
-Compiling takes seconds a case, so by default a few cases of every group are tried.
+Compiling takes seconds a case, so by default a few cases of every group are tried, for some minutes.
 """
 
 from __future__ import annotations
@@ -22,4 +22,5 @@ TARGET = Target(
     environment={"TORCHINDUCTOR_COMPILE_THREADS": "1"},
     timeout=120.0,
     limit=2,
+    budget=90.0,
 )

@@ -348,3 +348,8 @@ def test_the_reproducer_on_the_terminal_can_be_pasted() -> None:
     console = Console(width=40, file=io.StringIO())
     report.print(console)
     assert report.reproducers[0].script in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_what_cannot_be_called_is_no_target() -> None:
+    with pytest.raises(NoTarget, match="os:path is no function"):
+        check("os:path", limit=1)

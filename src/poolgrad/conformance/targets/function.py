@@ -42,4 +42,7 @@ def function_target(name: str) -> Target:
         return f"import {module} as kernel\n\n\ndef grad(dy):\n    return {call}\n"
 
     said = f"getattr(__import__({module.split('.')[0]!r}), '__version__', 'no version')"
-    return Target(name, source, f"from {module} import {function}", said, ("NotImplementedError",))
+    imports = (
+        f"from {module} import {function}\nif not callable({function}):\n    raise TypeError({f'{name} is no function'!r})\n"
+    )
+    return Target(name, source, imports, said, ("NotImplementedError",))

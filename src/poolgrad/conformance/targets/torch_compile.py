@@ -20,7 +20,7 @@ TARGET = Target(
     refusals=("RuntimeError", "NotImplementedError"),
     # Compiles in the worker itself, so that ending the worker ends everything.
     environment={"TORCHINDUCTOR_COMPILE_THREADS": "1"},
-    timeout=120.0,
+    timeout=60.0,
     limit=2,
     budget=90.0,
 )

@@ -32,7 +32,7 @@ def _reproducers(report: Report, console: Console) -> None:
     """The smallest wrong call and the smallest crash; the others by name."""
     shown = [next((r for r in report.reproducers if r.outcome == outcome), None) for outcome in ("wrong", "crashed")]
     for made in filter(None, shown):
-        console.print(f"\n[bold]smallest case: {made.outcome}, {made.group}[/]\n")
+        console.print(f"\n[bold]Smallest case: {made.outcome}, {made.group}[/]\n")
         console.print(Text(made.script), soft_wrap=True)  # no indent, no line broken: it is there to be pasted
     others = [made for made in report.reproducers if made not in shown]
     if others:

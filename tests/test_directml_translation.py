@@ -34,7 +34,7 @@ class TestTranslation:
         try:
             pool = pooling.pool(shape)
         except PoolGradError:
-            reject()
+            return  # a window in the padding alone has no table
         written = directml.write(pooling, shape)
         assert directml.read(written, shape).pool(shape) == pool
         assert {name: written[name] for name in ("WindowSize", "Strides", "StartPadding")} == {

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...errors import PoolGradValueError
+import numpy as np
+
+from ...errors import PoolGradTypeError, PoolGradValueError
 from .. import tensorflow
 from ..pooling import NoTranslation, Pooling
 from .blocks import BLOCKS
@@ -27,7 +29,7 @@ def read(arguments: Mapping[str, Any], input_shape: Sequence[int]) -> Pooling:
     >>> read({"ksize": "1,3,3,1", "strides": [1, 2, 2, 1], "padding": "SAME"}, (1, 8, 7, 2)).padding
     ((0, 1), (1, 1))
     """
-    texts = {str(name): _text(value) for name, value in arguments.items()}
+    texts = {str(name): _text(str(name), value) for name, value in arguments.items()}
     symbol = texts.pop("block", "") or _symbol(texts, len(input_shape))
     if symbol not in BLOCKS or symbol in ("Const", "Const_ex", "ClientSession"):
         pools = ", ".join(name for name in BLOCKS if "Pool" in name)
@@ -44,8 +46,12 @@ def read(arguments: Mapping[str, Any], input_shape: Sequence[int]) -> Pooling:
     return tensorflow.read({**given.pop("attrs"), **given, **rows}, input_shape)
 
 
-def _text(value: Any) -> str:
-    return format_list(value) if isinstance(value, (list, tuple)) else str(value)
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, (list, tuple)):
+        return str(value)
+    if not all(isinstance(entry, (str, int, float, np.number)) for entry in value):
+        raise PoolGradTypeError(f"{name} must be a text or a list of numbers, got {value!r}")
+    return format_list(value)
 
 
 def _symbol(texts: Mapping[str, str], rank: int) -> str:

@@ -6,7 +6,7 @@ reading our source.
 
 from __future__ import annotations
 
-__all__ = ["PoolGradError", "PoolGradMemoryError", "PoolGradTypeError", "PoolGradValueError"]
+__all__ = ["PoolGradDeviceError", "PoolGradError", "PoolGradMemoryError", "PoolGradTypeError", "PoolGradValueError"]
 
 
 class PoolGradError(Exception):
@@ -23,3 +23,7 @@ class PoolGradTypeError(PoolGradError, TypeError):
 
 class PoolGradMemoryError(PoolGradError, MemoryError):
     """The result does not fit this machine; nothing was touched."""
+
+
+class PoolGradDeviceError(PoolGradError, RuntimeError):
+    """The GPU, its driver or its compiler is missing or refused to work."""

@@ -1,0 +1,68 @@
+"""The GPU engine: what `numpy.py` defines, at the speed of the device's memory, with the same bits.
+
+Arrays are `DeviceArray` records: a pointer, a shape, strides, a dtype, a device and the caller's stream. A call is planned once
+for its shapes (`written`, `general`), bound once to its device (`bound`), and launched on the caller's stream; nothing waits for
+the device. Kernels are CUDA C++, compiled at run time by NVRTC; no framework is needed. How PyTorch, CuPy and JAX arrays come
+here stands in `frameworks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ...tables import Sums
+from . import general, written
+from .bound import Bound
+from .record import DeviceArray
+from .view import Plan, view_of
+
+__all__ = ["WORTH_WRITING", "DeviceArray", "Operation", "plan", "run"]
+
+WORTH_WRITING = 1 << 15
+"""Elements of a result from which on a kernel of its own is compiled."""
+
+Scratch = Callable[[int], Any]
+
+
+def plan(sums: Sums, source: DeviceArray, out: DeviceArray, spatial: tuple[int, ...], *, accumulate: bool) -> Plan:
+    """The launches that sum `source` over the tables into `out`."""
+    if not prod(out.shape):
+        return Plan((), ())
+    wide = np.dtype(np.float64 if source.dtype == np.float64 else np.float32)
+    arguments = (sums, view_of(source, 0), view_of(out, 1), spatial, wide, accumulate)
+    made = written.plan(*arguments) if prod(out.shape) >= WORTH_WRITING and prod(source.shape) else None
+    return made or general.plan(*arguments)
+
+
+class Operation:
+    """Sums bound to nothing yet; what was planned for one arrangement of arrays is kept for the next call."""
+
+    def __init__(self, sums: Sums, spatial: tuple[int, ...]) -> None:
+        self.sums, self.spatial = sums, spatial
+        self._bound: dict[Any, Bound] = {}
+
+    def run(self, source: DeviceArray, out: DeviceArray, *, accumulate: bool, scratch: Scratch, device: Any = None) -> None:
+        """Launch on the stream of `out`. `scratch(bytes)` allocates on that stream; it returns an object with `pointer`."""
+        aligned = (source.pointer % 16, out.pointer % 16)
+        key = (source[1:5], out[1:5], aligned, accumulate)
+        bound = self._bound.get(key)
+        if bound is None:
+            if device is None:
+                from .driver import device as device_of
+
+                device = device_of(out.device)
+            made = plan(self.sums, source, out, self.spatial, accumulate=accumulate)
+            bound = self._bound[key] = Bound(made, device)
+        held = [scratch(size) for size in bound.scratch]
+        bound.run([source.pointer, out.pointer, *(piece.pointer for piece in held)], out.stream)
+
+
+def run(
+    sums: Sums, source: DeviceArray, out: DeviceArray, spatial: tuple[int, ...], *, accumulate: bool, scratch: Scratch
+) -> None:
+    """Sum `source` over the tables into `out`; `spatial` are the positions of the axes, in the order of the tables."""
+    Operation(sums, spatial).run(source, out, accumulate=accumulate, scratch=scratch)

@@ -1,0 +1,397 @@
+"""Kernels written for one pooling: straight-line CUDA in which every addition stands in the contract's order.
+
+A thread makes one tile of the result, for `V` elements along an axis that is contiguous and not summed. It reads each
+source cell of its tile once, and no thread needs another. Two forms:
+
+    tile   one to three axes with short intervals, which repeat from tile to tile; cells beyond the edge are -0.0
+    line   one axis with long intervals: running sums up and down each block of eight, as few additions as the rule allows;
+           where the axis itself is contiguous, lines pass through shared memory so that memory is read and written in order
+
+Sizes and strides are arguments; only what shapes the arithmetic is in the text, so that one text serves many shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...tables import BLOCK
+from .pattern import Pattern, Variant
+
+__all__ = ["THREADS", "Division", "Kernel", "Loop", "line_kernel", "staged_kernel", "tile_kernel"]
+
+Array = npt.NDArray[Any]
+
+THREADS = 128
+LINES = 64
+
+
+class Loop(NamedTuple):
+    """A dimension that the threads are spread over: its length, its steps in source and result, its counts if any."""
+
+    n: int
+    source: int
+    out: int
+    counts: Array | None = None
+
+
+class Division(NamedTuple):
+    """How a pass divides: not at all, by a power of two, by one number, or by the product of the axes' counts."""
+
+    kind: str = "none"
+    first: bool = True
+    usual: float = 1.0
+
+    def of(self, value: str, d: str) -> str:
+        if self.kind == "scale":
+            return f"scaled({value}, r)"
+        if self.kind == "uniform":
+            return f"corrected({value}, usual, r)"
+        return f"divided({value}, {d}, usual, r)" if self.kind == "counts" else f"divided({value}, usual)"
+
+
+class Kernel:
+    """A kernel being written: its text, and the arguments that go with it."""
+
+    def __init__(self, storage: tuple[str, str], wide: str, vector: int, division: Division, accumulate: bool) -> None:
+        self.storage, self.wide, self.vector, self.division, self.accumulate = storage, wide, vector, division, accumulate
+        self.lines: list[str] = []
+        self.parameters: list[str] = []
+        self.arguments: list[Any] = []
+        self.names: set[str] = set()
+        if division.kind != "none":
+            self.argument("double", "usual_", division.usual)
+            self.argument("double", "r_", float(1 / np.dtype("f8" if wide == "double" else "f4").type(division.usual)))
+            self.say("const A usual = (A)usual_, r = (A)r_;")
+
+    def argument(self, kind: str, name: str, value: Any) -> str:
+        self.parameters.append(f"{kind} {name}")
+        self.arguments.append(value)
+        return name
+
+    def say(self, line: str) -> None:
+        self.lines.append("    " + line)
+
+    def let(self, name: str, value: str) -> str:
+        """A vector of accumulators called `name`, once."""
+        if name not in self.names:
+            self.names.add(name)
+            self.say(f"const Acc<A, V> {name} = {value};")
+        return name
+
+    @property
+    def divides_first(self) -> bool:
+        return self.division.kind != "none" and self.division.first
+
+    @property
+    def divides_last(self) -> bool:
+        return self.division.kind != "none" and not self.division.first
+
+    def text(self, name: str, total: int, head: str = "") -> str:
+        source, out = self.storage
+        index = "u32" if total < 2**31 else "u64"
+        return (
+            f"typedef {source} SRC; typedef {out} DST; typedef {self.wide} A; typedef {index} INDEX;\n"
+            f"enum {{ V = {self.vector} }};\n"
+            f'extern "C" __global__ void __launch_bounds__({THREADS}) {name}(const SRC* __restrict__ source, DST* __restrict__ out, '
+            f"{', '.join(['i64 total', *self.parameters])}) {{\n{head}" + "\n".join(self.lines) + "\n}\n"
+        )
+
+    def locate(self, loops: list[tuple[str, Loop]]) -> None:
+        """Split `index` into the loops' own, fastest first, and move `s` and `d` there; `common` is the counts' product so far."""
+        self.say("const SRC* s = source; DST* d = out;")
+        counted = ["(A)1"]
+        for k, (name, loop) in enumerate(loops):
+            n = self.argument("i64", f"n_{name}", loop.n)
+            if k + 1 < len(loops):
+                self.say(f"const INDEX {name} = index % (INDEX){n}; index /= (INDEX){n};")
+            else:
+                self.say(f"const INDEX {name} = index;")
+            if loop.source:
+                self.say(f"s += (i64){name} * {self.argument('i64', f'from_{name}', loop.source)};")
+            if loop.out:
+                self.say(f"d += (i64){name} * {self.argument('i64', f'to_{name}', loop.out)};")
+            if loop.counts is not None and self.division.kind == "counts":
+                counted.append(f"{self.argument('const A*', f'count_{name}', loop.counts)}[{name}]")
+        if self.division.kind == "counts":
+            self.say(f"const A common = {' * '.join(counted)};")
+
+    def finish(self, place: str, value: str, d: str) -> None:
+        """The forward's division, `accumulate`, the rounding."""
+        if self.divides_last:
+            value = self.division.of(value, d)
+        if self.accumulate:
+            value = f"(load<A, V>({place}) + {value})"
+        self.say(f"store({place}, {value});")
+
+
+def tile_kernel(kernel: Kernel, loops: list[Loop], order: list[int], axes: list[TileAxis]) -> str:
+    """Sums over up to three axes. `order` lists loops (>= 0) and the tiles of axes (~k), fastest first."""
+    tiles = {~k: Loop(-(-axis.pattern.positions // axis.pattern.tile), 0, 0) for k, axis in enumerate(axes)}
+    named = [(f"q{~k}", tiles[k]) if k < 0 else (f"b{k}", loops[k]) for k in order]
+    total = 1
+    for _, loop in named:
+        total *= loop.n
+    kernel.say("INDEX index = (INDEX)blockIdx.x * blockDim.x + threadIdx.x; if (index >= total) return;")
+    kernel.locate(named)
+    for k, axis in enumerate(axes):
+        _tile_axis(kernel, k, axis)
+    _Tile(kernel, axes).write()
+    return kernel.text("tile", total)
+
+
+class TileAxis(NamedTuple):
+    """An axis of a tile kernel: which cells a tile needs, where they lie, what they divide by."""
+
+    pattern: Pattern
+    source: int
+    out: int
+    counts: Array | None
+    together: bool = False
+    """The positions of a tile are contiguous in the result and stored at once."""
+
+
+def _tile_axis(kernel: Kernel, k: int, axis: TileAxis) -> None:
+    """Names for axis k: `m`, its first cell; `z`, its first position; whether cell j is there; offsets; counts."""
+    p, say, argument = axis.pattern, kernel.say, kernel.argument
+    say(f"const int m{k} = (int)q{k} * {p.advance} + ({p.offset}), z{k} = (int)q{k} * {p.tile};")
+    say(f"s += (i64)m{k} * {argument('i64', f'step{k}', axis.source)}; d += (i64)z{k} * {argument('i64', f'jump{k}', axis.out)};")
+    argument("i64", f"rows{k}", p.rows)
+    argument("i64", f"positions{k}", p.positions)
+    if p.covered is not None:
+        argument("i64", f"begin{k}", p.covered[0])
+        argument("i64", f"end{k}", p.covered[1])
+    if kernel.division.kind == "counts":
+        argument("const A*", f"count{k}", axis.counts)
+    for j in range(p.box):
+        there = f"(u32)(m{k} + {j}) < (u32)rows{k}" if p.masked else "true"
+        say(f"const bool is{k}_{j} = {there};")
+        if kernel.divides_first and kernel.division.kind == "counts":
+            say(f"const A c{k}_{j} = is{k}_{j} ? count{k}[m{k} + {j}] : (A)1;")
+
+
+class _Tile:
+    """The arithmetic of one tile: the last axis inside, the first outside, each in ascending order."""
+
+    def __init__(self, kernel: Kernel, axes: list[TileAxis]) -> None:
+        self.kernel, self.axes = kernel, axes
+        self.together = axes[-1].together
+
+    def write(self) -> None:
+        first = self.axes[0].pattern
+        sums: dict[tuple[int, ...], str] = {}
+        done: set[int] = set()
+        for j in range(first.box):
+            self._add(sums, 0, j, self._sums(1, (j,)))
+            for t in range(first.tile):
+                if t not in done and first.hi[t] <= j + 1:
+                    done.add(t)
+                    self._put(t, sums)
+
+    def _sums(self, a: int, at: tuple[int, ...]) -> dict[tuple[int, ...], str]:
+        """The sums over axes a, a+1, … at these cells of the axes before: one per position of the tile."""
+        if a == len(self.axes):
+            return {(): self._cell(at)}
+        sums: dict[tuple[int, ...], str] = {}
+        for j in range(self.axes[a].pattern.box):
+            self._add(sums, a, j, self._sums(a + 1, (*at, j)))
+        return sums
+
+    def _add(self, sums: dict[tuple[int, ...], str], a: int, j: int, terms: dict[tuple[int, ...], str]) -> None:
+        pattern = self.axes[a].pattern
+        for t in range(pattern.tile):
+            if pattern.lo[t] <= j < pattern.hi[t]:
+                for inner, term in terms.items():
+                    key = (t, *inner)
+                    sums[key] = term if j == pattern.lo[t] else self.kernel.let(f"t{len(self.kernel.names)}", f"{sums[key]} + {term}")
+
+    def _cell(self, at: tuple[int, ...]) -> str:
+        there = " && ".join(f"is{k}_{j}" for k, j in enumerate(at))
+        offset = " + ".join(f"{j} * step{k}" for k, j in enumerate(at))
+        name = "e" + "_".join(map(str, at))
+        raw = self.kernel.let(f"x{name}", f"load_if<A, V>({there}, s + ({offset}))")
+        if not self.kernel.divides_first:
+            return raw
+        d = " * ".join(["common", *(f"c{k}_{j}" for k, j in enumerate(at))])
+        return self.kernel.let(name, self.kernel.division.of(raw, d))
+
+    def _put(self, t: int, sums: dict[tuple[int, ...], str]) -> None:
+        """Store what is finished: all positions of the tile at position t of its first axis."""
+        rest = [range(axis.pattern.tile) for axis in self.axes[1:]]
+        if not self.together:
+            for inner in product(*rest):
+                self._store((t, *inner), [(t, *inner)], sums)
+            return
+        if len(self.axes) == 1:
+            if t + 1 == self.axes[0].pattern.tile:
+                self._store((0,), [(k,) for k in range(t + 1)], sums)
+            return
+        for inner in product(*rest[:-1]):
+            self._store((t, *inner, 0), [(t, *inner, k) for k in rest[-1]], sums)
+
+    def _store(self, begin: tuple[int, ...], keys: list[tuple[int, ...]], sums: dict[tuple[int, ...], str]) -> None:
+        kernel = self.kernel
+        ragged = [f"z{k} + {t} < positions{k}" for k, t in enumerate(begin) if self.axes[k].pattern.ragged]
+        kernel.say(f"if ({' && '.join(ragged) or 'true'}) {{")
+        place = "d + (" + " + ".join(f"{t} * jump{k}" for k, t in enumerate(begin)) + ")"
+        values = []
+        for key in keys:
+            value = sums.get(key, "filled<A, V>((A)0)")
+            covered = [
+                f"z{k} + {t} >= begin{k} && z{k} + {t} < end{k}"
+                for k, t in enumerate(key)
+                if self.axes[k].pattern.covered is not None and key in sums
+            ]
+            if covered:
+                value = f"({' && '.join(covered)} ? {value} : filled<A, V>((A)0))"
+            if kernel.divides_last:
+                d = " * ".join(["common", *(f"count{k}[z{k} + {t}]" for k, t in enumerate(key))])
+                value = kernel.division.of(value, d)
+            values.append(value)
+        if len(values) == 1:
+            old = f"load<A, V>({place}) + " if kernel.accumulate else ""
+            kernel.say(f"store({place}, {old}{values[0]}); }}")
+            return
+        width = len(values)
+        kernel.say(f"Acc<A, {width}> w; " + " ".join(f"w.v[{k}] = ({value}).v[0];" for k, value in enumerate(values)))
+        old = f"load<A, {width}>({place}) + " if kernel.accumulate else ""
+        kernel.say(f"store({place}, {old}w); }}")
+
+
+class Cells:
+    """The sums of one line as few additions: prefixes and suffixes of every block, made when first needed."""
+
+    def __init__(self, kernel: Kernel, reach: tuple[int, ...], tag: str) -> None:
+        self.kernel, self.reach, self.tag = kernel, reach, tag
+
+    def cell(self, level: int, j: int) -> str:
+        if level:
+            return self.up(level - 1, BLOCK * j, BLOCK * j + BLOCK)
+        return f"c{self.tag}{j}"
+
+    def up(self, level: int, lo: int, hi: int) -> str:
+        """Cells lo … hi-1 upwards."""
+        name = self.cell(level, lo)
+        for j in range(lo + 1, hi):
+            name = self.kernel.let(f"u{self.tag}{level}_{lo}_{j}", f"{name} + {self.cell(level, j)}")
+        return name
+
+    def down(self, level: int, lo: int, hi: int) -> str:
+        """Cells hi-1 … lo downwards."""
+        name = self.cell(level, hi - 1)
+        for j in reversed(range(lo, hi - 1)):
+            name = self.kernel.let(f"v{self.tag}{level}_{hi}_{j}", f"{name} + {self.cell(level, j)}")
+        return name
+
+    def interval(self, level: int, lo: int, hi: int) -> str:
+        """The contract's sum: (tail + blocks) + head."""
+        first, last = -(-lo // BLOCK), hi // BLOCK
+        if self.reach[level] <= BLOCK or first > last:
+            return self.up(level, lo, hi)
+        parts = []
+        if lo < first * BLOCK:
+            parts.append(self.down(level, lo, first * BLOCK))
+        if first < last:
+            parts.append(self.interval(level + 1, first, last))
+        if last * BLOCK < hi:
+            parts.append(self.up(level, last * BLOCK, hi))
+        name = parts[0]
+        for part in parts[1:]:
+            name = self.kernel.let(f"w{name}{part}", f"{name} + {part}")
+        return name
+
+
+def line_kernel(kernel: Kernel, loops: list[Loop], order: list[int], axis: LineAxis) -> str:
+    """Sums along one axis, a tile of positions a thread; `order` lists loops (>= 0) and the tiles (-1), fastest first."""
+    tiles = axis.tiles
+    named = [("q", Loop(len(tiles), 0, 0)) if k < 0 else (f"b{k}", loops[k]) for k in order]
+    total = 1
+    for _, loop in named:
+        total *= loop.n
+    kernel.say("INDEX index = (INDEX)blockIdx.x * blockDim.x + threadIdx.x; if (index >= total) return;")
+    kernel.locate(named)
+    step, jump = kernel.argument("i64", "step", axis.source), kernel.argument("i64", "jump", axis.out)
+    kernel.argument("const int*", "tiles", np.array(tiles, dtype=np.int32))
+    kernel.say("const int kind = tiles[3 * q], m = tiles[3 * q + 1], z = tiles[3 * q + 2];")
+    kernel.say(f"s += m * {step}; d += z * {jump};")
+    if kernel.division.kind == "counts":
+        kernel.argument("const A*", "count", axis.counts)
+    for k, variant in enumerate(axis.variants):
+        kernel.say(f"if (kind == {k}) {{")
+        for i, value in _line(kernel, axis.reach, variant, f"k{k}_", lambda j: f"load<A, V>(s + {j} * {step})"):
+            kernel.finish(f"d + {i} * {jump}", value, f"common * count[z + {i}]")
+        kernel.say("}")
+    return kernel.text("line", total)
+
+
+class LineAxis(NamedTuple):
+    """The axis of a line kernel: the tiles (variant, first cell, first position), and the few ways a tile can look."""
+
+    reach: tuple[int, ...]
+    variants: tuple[Variant, ...]
+    tiles: tuple[tuple[int, int, int], ...]
+    source: int
+    out: int
+    counts: Array | None
+
+
+def _line(kernel: Kernel, reach: tuple[int, ...], variant: Variant, tag: str, fetch: Any) -> Iterator[tuple[int, str]]:
+    """The sums of one line, position by position; cells are fetched as they are needed."""
+    cells, fetched = Cells(kernel, reach, tag), 0
+    for i, (lo, hi) in enumerate(zip(variant.lo, variant.hi, strict=True)):
+        for j in range(max(fetched, lo), hi):
+            value = fetch(j)
+            if kernel.divides_first:
+                value = kernel.division.of(value, f"common * count[m + {j}]")
+            kernel.let(f"c{tag}{j}", value)
+        fetched = max(fetched, hi)
+        yield i, cells.interval(0, lo, hi) if lo < hi else "filled<A, V>((A)0)"
+
+
+def _in_place(variant: Variant) -> bool:
+    """Whether every cell has been read by the time its place is written."""
+    return all(max(variant.hi[: i + 1]) > i for i in range(min(len(variant.hi), max(variant.hi))))
+
+
+def staged_kernel(kernel: Kernel, loops: list[Loop], order: list[int], axis: LineAxis) -> tuple[str, int]:
+    """Sums along the contiguous axis: lines go through shared memory. Returns the text and the shared bytes."""
+    (variant,) = axis.variants
+    rows, positions = max(variant.hi), len(variant.lo)
+    in_place = _in_place(variant)
+    pitch = (max(rows, positions) if in_place else rows + positions) | 1
+    total = 1
+    for loop in loops:
+        total *= loop.n
+    body, kernel.lines = kernel.lines, []
+    kernel.locate([(f"b{k}", loops[k]) for k in order])
+    locate, kernel.lines = kernel.lines, []
+    if kernel.division.kind == "counts":
+        kernel.argument("const A*", "count", axis.counts)
+    kernel.say("const int m = 0;")
+    place = "line" if in_place else "line + ROWS"
+    for i, value in _line(kernel, axis.reach, variant, "", lambda j: f"load<A, V>(line + {j})"):
+        value = kernel.division.of(value, f"common * count[{i}]") if kernel.divides_last else value
+        kernel.say(f"store({place} + {i}, {value});")
+    work, kernel.lines = kernel.lines, body
+    kernel.say(f"enum {{ ROWS = {rows}, POSITIONS = {positions}, PITCH = {pitch}, LINES = {LINES} }};")
+    kernel.say(f"const int made = {0 if in_place else rows};")
+    kernel.say("SHARED(cells); i64* const begins = (i64*)(cells + LINES * PITCH);")
+    kernel.say("const i64 block0 = (i64)blockIdx.x * LINES; const int t = threadIdx.x;")
+    kernel.say("PHASE(0) { INDEX index = (INDEX)(block0 + t); if (index < total) {")
+    kernel.lines += locate
+    kernel.say("begins[t] = s - source; begins[LINES + t] = d - out; } }")
+    kernel.say("PHASE(1) { for (int k = t / 32; k < LINES && block0 + k < total; k += LINES / 32) {")
+    kernel.say("const SRC* s = source + begins[k]; _Pragma(\"unroll 4\") for (int j = t % 32; j < ROWS; j += 32)")
+    kernel.say("cells[k * PITCH + j] = widen(s[j]); } }")
+    kernel.say("PHASE(2) { INDEX index = (INDEX)(block0 + t); if (index < total) { A* line = cells + t * PITCH;")
+    kernel.lines += locate + work
+    kernel.say("} }")
+    kernel.say("PHASE(3) { for (int k = t / 32; k < LINES && block0 + k < total; k += LINES / 32) {")
+    kernel.say("DST* d = out + begins[LINES + k]; for (int i = t % 32; i < POSITIONS; i += 32) {")
+    old = "widen(d[i]) + " if kernel.accumulate else ""
+    kernel.say(f"d[i] = narrow({old}cells[k * PITCH + made + i], (DST*)0); }} }} }}")
+    return kernel.text("staged", total), LINES * pitch * (8 if kernel.wide == "double" else 4) + 16 * LINES

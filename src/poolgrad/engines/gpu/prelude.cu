@@ -1,0 +1,119 @@
+// What every kernel here shares: storage types, vectors of accumulators, and the correctly rounded division.
+//
+// The text is put before each kernel and compiled at run time with fused multiply-add off. The same text compiles as plain
+// C++ (POOLGRAD_HOST), where tests run every kernel without a device.
+//
+// -0.0 is the identity of addition in every case (x + -0.0 is x, also for x = -0.0), so a term that is absent is -0.0.
+
+typedef long long i64;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+struct F16 { unsigned short bits; };
+struct B16 { unsigned short bits; };
+
+#ifndef POOLGRAD_HOST
+#define PHASE(k) if (k) __syncthreads();
+#define SHARED(name) extern __shared__ double shared_[]; A* const name = reinterpret_cast<A*>(shared_)
+#define CONST_FN __device__ __forceinline__
+CONST_FN float bits_to_float(u32 u) { return __uint_as_float(u); }
+CONST_FN u32 float_to_bits(float f) { return __float_as_uint(f); }
+CONST_FN float div_rn(float a, float b) { return __fdiv_rn(a, b); }
+CONST_FN double div_rn(double a, double b) { return __ddiv_rn(a, b); }
+CONST_FN float fma_rn(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+CONST_FN float widen(F16 h) { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h.bits)); return f; }
+CONST_FN F16 narrow(float f, F16*) { F16 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.bits) : "f"(f)); return h; }
+#endif
+
+CONST_FN float widen(float x) { return x; }
+CONST_FN double widen(double x) { return x; }
+CONST_FN float widen(B16 b) { return bits_to_float((u32)b.bits << 16); }
+CONST_FN float narrow(float x, float*) { return x; }
+CONST_FN double narrow(double x, double*) { return x; }
+
+CONST_FN B16 narrow(float f, B16*) {
+#if !defined(POOLGRAD_HOST) && __CUDA_ARCH__ >= 800
+    B16 b;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(b.bits) : "f"(f));
+    return b;
+#else
+    const u32 u = float_to_bits(f);
+    if ((u & 0x7fffffffu) > 0x7f800000u) return B16{(unsigned short)0x7fc0};
+    return B16{(unsigned short)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16)};
+#endif
+}
+
+template <class T, int V> struct alignas(sizeof(T) * V) Pack { T v[V]; };
+template <class A, int V> struct Acc { A v[V]; };
+
+template <class A, int V> CONST_FN Acc<A, V> filled(A value) {
+    Acc<A, V> t;
+#pragma unroll
+    for (int k = 0; k < V; ++k) t.v[k] = value;
+    return t;
+}
+
+template <class A, int V> CONST_FN Acc<A, V> operator+(const Acc<A, V>& a, const Acc<A, V>& b) {
+    Acc<A, V> t;
+#pragma unroll
+    for (int k = 0; k < V; ++k) t.v[k] = a.v[k] + b.v[k];
+    return t;
+}
+
+template <class A, int V, class T> CONST_FN Acc<A, V> load(const T* p) {
+    const Pack<T, V> raw = *reinterpret_cast<const Pack<T, V>*>(p);
+    Acc<A, V> t;
+#pragma unroll
+    for (int k = 0; k < V; ++k) t.v[k] = widen(raw.v[k]);
+    return t;
+}
+
+template <class A, int V, class T> CONST_FN Acc<A, V> load_if(bool there, const T* p) {
+    return there ? load<A, V>(p) : filled<A, V>((A)-0.0);
+}
+
+template <class A, int V, class T> CONST_FN void store(T* p, const Acc<A, V>& t) {
+    Pack<T, V> raw;
+#pragma unroll
+    for (int k = 0; k < V; ++k) raw.v[k] = narrow(t.v[k], (T*)0);
+    *reinterpret_cast<Pack<T, V>*>(p) = raw;
+}
+
+// a / d by the reciprocal r = RN(1/d) and one correction. With an integer 1 <= d < 2^22 this is the correctly rounded
+// quotient, zeros' signs included, unless the quotient is tiny or a is infinite; then the division itself is done.
+template <int V> CONST_FN Acc<float, V> corrected(const Acc<float, V>& a, float d, float r) {
+    Acc<float, V> q;
+    bool rare = false;
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+        const float near = a.v[k] * r;
+        q.v[k] = fma_rn(fma_rn(near, d, -a.v[k]), -r, near);
+        const float size = q.v[k] < 0 ? -q.v[k] : q.v[k];
+        rare |= !(size >= 7.888609e-31f) && a.v[k] != 0;
+    }
+    if (rare) {
+#pragma unroll
+        for (int k = 0; k < V; ++k) q.v[k] = div_rn(a.v[k], d);
+    }
+    return q;
+}
+
+template <class A, int V> CONST_FN Acc<A, V> divided(const Acc<A, V>& a, A d) {
+    Acc<A, V> q;
+#pragma unroll
+    for (int k = 0; k < V; ++k) q.v[k] = div_rn(a.v[k], d);
+    return q;
+}
+
+// Most windows divide by the same `usual`, whose reciprocal the caller rounded.
+template <int V> CONST_FN Acc<float, V> divided(const Acc<float, V>& a, float d, float usual, float r) {
+    return d == usual ? corrected(a, d, r) : divided(a, d);
+}
+template <int V> CONST_FN Acc<double, V> divided(const Acc<double, V>& a, double d, double, double) { return divided(a, d); }
+
+template <class A, int V> CONST_FN Acc<A, V> scaled(const Acc<A, V>& a, A r) {
+    Acc<A, V> q;
+#pragma unroll
+    for (int k = 0; k < V; ++k) q.v[k] = a.v[k] * r;
+    return q;
+}

@@ -1,0 +1,265 @@
+"""Launches of kernels written for one pooling (emit.py): tables that repeat, results large enough to be worth a compilation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...tables import BLOCK, Sums, Table
+from .emit import LINES, THREADS, Division, Kernel, LineAxis, Loop, TileAxis, line_kernel, staged_kernel, tile_kernel
+from .general import prelude
+from .pattern import Pattern, Variants, is_regular, pattern, variants
+from .view import Launch, Plan, View, dense
+
+__all__ = ["plan"]
+
+MOST_BOX = 320
+"""Cells of a tile over all its axes."""
+
+REGISTERS = 120
+"""What the values of a tile may take of a thread's registers."""
+
+
+class Step(NamedTuple):
+    """One pass: the axes it sums, by their place in `spatial`, and for a long axis how it is cut."""
+
+    axes: tuple[int, ...]
+    cut: Variants | None
+
+
+def plan(sums: Sums, source: View, out: View, spatial: tuple[int, ...], wide: np.dtype[Any], accumulate: bool) -> Plan | None:
+    """The launches, or None where the tables do not allow any."""
+    steps = _steps(sums.tables)
+    division = _division(sums, wide)
+    if steps is None or division is None:
+        return None
+    launches, scratch, now = [], [], source
+    for k, step in enumerate(steps):
+        last = k + 1 == len(steps)
+        shape = list(now.shape)
+        for axis in step.axes:
+            shape[spatial[axis]] = sums.tables[axis].positions
+        after = out if last else dense(2 + k, wide, tuple(shape), out)
+        if not last:
+            scratch.append(after.size * wide.itemsize)
+        divides = k == 0 if division.first else last
+        made = _pass(sums, step, now, after, spatial, wide, division if divides else Division(), accumulate and last)
+        if made is None:
+            return None
+        launches.append(made)
+        now = after
+    return Plan(tuple(launches), tuple(scratch))
+
+
+def _steps(tables: tuple[Table, ...]) -> list[Step] | None:
+    """Axes from the last to the first: short neighbours together, up to three; a long one alone."""
+    steps: list[Step] = []
+    for axis in reversed(range(len(tables))):
+        table = tables[axis]
+        if not is_regular(table):
+            return None
+        if table.reach[0] > BLOCK:
+            cut = variants(table)
+            if cut is None:
+                return None
+            steps.append(Step((axis,), cut))
+        elif steps and steps[-1].cut is None and len(steps[-1].axes) < 3:
+            steps[-1] = Step((axis, *steps[-1].axes), None)
+        else:
+            steps.append(Step((axis,), None))
+    return steps
+
+
+def _division(sums: Sums, wide: np.dtype[Any]) -> Division | None:
+    """How this pooling divides; None where the kernels here cannot."""
+    if sums.divisor is None:
+        least = prod(int(t.counts.min(initial=2**62)) for t in sums.tables)
+        most = prod(int(t.counts.max(initial=1)) for t in sums.tables)
+        usual = prod(int(np.bincount(t.counts).argmax()) for t in sums.tables) if most < 2**22 else 0
+    else:
+        least = most = usual = sums.divisor
+    if least < 1 or most >= (2**22 if least != most else 2**53):
+        return None
+    if least != most:
+        return Division("counts", sums.divide_first, float(usual))
+    if most & (most - 1) == 0:
+        return Division("none" if most == 1 else "scale", sums.divide_first, float(most))
+    single = wide == np.float32 and most < 2**22
+    return Division("uniform" if single else "plain", sums.divide_first, float(wide.type(most)))
+
+
+def _counts(sums: Sums, axis: int, wide: np.dtype[Any], division: Division) -> npt.NDArray[Any] | None:
+    return sums.tables[axis].counts.astype(wide) if division.kind == "counts" else None
+
+
+def _pass(
+    sums: Sums, step: Step, source: View, out: View, spatial: tuple[int, ...], wide: np.dtype[Any], division: Division, accumulate: bool
+) -> Launch | None:
+    places = {spatial[axis]: axis for axis in range(len(spatial))}
+    summed = [spatial[axis] for axis in step.axes]
+    loops = _merged(
+        [
+            Loop(out.shape[p], source.strides[p], out.strides[p], _counts(sums, places[p], wide, division) if p in places else None)
+            for p in range(len(out.shape))
+            if p not in summed
+        ]
+    )
+    axes = [(axis, source.strides[p], out.strides[p]) for axis, p in zip(step.axes, summed, strict=True)]
+    widest = _widest(loops, [s for _, *both in axes for s in both], source, out)
+    if step.cut is not None:
+        return _line(sums, step.cut, axes[0], loops, widest, source, out, wide, division, accumulate)
+    return _tile(sums, axes, loops, widest, source, out, wide, division, accumulate)
+
+
+def _merged(loops: list[Loop]) -> list[Loop]:
+    """Fastest first in the result; dimensions that lie one after the other in both arrays become one."""
+    merged: list[Loop] = []
+    for loop in sorted(loops, key=lambda loop: (abs(loop.out), -loop.n)):
+        below = merged[-1] if merged else None
+        if loop.n == 1 and loop.counts is None:
+            continue
+        if below and below.counts is None and loop.counts is None:
+            if loop.source == below.n * below.source and loop.out == below.n * below.out:
+                merged[-1] = Loop(below.n * loop.n, below.source, below.out)
+                continue
+        merged.append(loop)
+    return merged
+
+
+def _widest(loops: list[Loop], strides: list[int], source: View, out: View) -> int:
+    """How many elements of the first loop a thread can take at once."""
+    if not loops or loops[0].source != 1 or loops[0].out != 1 or loops[0].counts is not None:
+        return 1
+    vector = 16 // max(source.dtype.itemsize, out.dtype.itemsize)
+    strides = [*strides, *(s for loop in loops[1:] for s in (loop.source, loop.out)), loops[0].n]
+    while any(s % vector for s in strides) or any(view.aligned % (vector * view.dtype.itemsize) for view in (source, out)):
+        vector //= 2
+    return vector
+
+
+def _narrowed(loops: list[Loop], vector: int) -> list[Loop]:
+    if vector == 1:
+        return loops
+    return [Loop(loops[0].n // vector, vector, vector), *loops[1:]]
+
+
+def _order(loops: list[Loop], axes: list[int]) -> list[int]:
+    """Loops and the tiles of axes (given by their step in the result), fastest first in the result."""
+    keyed = [(abs(loop.out), k) for k, loop in enumerate(loops)] + [(abs(step), ~k) for k, step in enumerate(axes)]
+    return [k for _, k in sorted(keyed)]
+
+
+def _kernel(source: View, out: View, wide: np.dtype[Any], vector: int, division: Division, accumulate: bool) -> Kernel:
+    return Kernel((source.storage, out.storage), "double" if wide == np.float64 else "float", vector, division, accumulate)
+
+
+def _launch(kernel: Kernel, text: str, name: str, threads: int, source: View, out: View, block: int = THREADS, shared: int = 0) -> Launch:
+    arguments = (source.pointer, out.pointer, threads, *kernel.arguments)
+    return Launch(prelude() + text, name, threads, block, shared, arguments)
+
+
+def _line(
+    sums: Sums,
+    cut: Variants,
+    axis: tuple[int, int, int],
+    loops: list[Loop],
+    widest: int,
+    source: View,
+    out: View,
+    wide: np.dtype[Any],
+    division: Division,
+    accumulate: bool,
+) -> Launch | None:
+    which, step, jump = axis
+    table = sums.tables[which]
+    shape = LineAxis(table.reach, cut.looks, cut.tiles, step, jump, _counts(sums, which, wide, division))
+    if step == jump == 1 and widest == 1:
+        if len(cut.tiles) > 1 or table.rows + table.positions > 640:
+            return None
+        kernel = _kernel(source, out, wide, 1, division, accumulate)
+        text, shared = staged_kernel(kernel, loops, _order(loops, []), shape)
+        return _launch(kernel, text, "staged", prod(loop.n for loop in loops), source, out, LINES, shared)
+    words = wide.itemsize // 4
+    vector = widest
+    while vector > 1 and vector * words * (cut.open_cells + 12) > REGISTERS:
+        vector //= 2
+    loops = _narrowed(loops, vector)
+    kernel = _kernel(source, out, wide, vector, division, accumulate)
+    text = line_kernel(kernel, loops, _order(loops, [jump]), shape)
+    return _launch(kernel, text, "line", prod(loop.n for loop in loops) * len(cut.tiles), source, out)
+
+
+def _tile(
+    sums: Sums,
+    axes: list[tuple[int, int, int]],
+    loops: list[Loop],
+    widest: int,
+    source: View,
+    out: View,
+    wide: np.dtype[Any],
+    division: Division,
+    accumulate: bool,
+) -> Launch | None:
+    tables = tuple(sums.tables[which] for which, _, _ in axes)
+    outer = prod(loop.n for loop in loops)
+    inner_axis = widest == 1 and axes[-1][2] == 1
+    best: tuple[float, int, tuple[Pattern, ...]] | None = None
+    for vector in {widest, max(widest // 2, 1)}:
+        for chosen in product(*(_patterns(table) for table in tables)):
+            together = inner_axis and chosen[-1].tile > 1
+            if together and not _stores_together(chosen[-1].tile, tables[-1], axes, loops, out):
+                continue
+            cost = _cost(chosen, vector * wide.itemsize // 4, source.dtype.itemsize * vector, outer // vector, division)
+            if inner_axis and not together and chosen[-1].tile > 1:
+                continue
+            if cost is not None and (best is None or cost < best[0]):
+                best = (cost, vector, chosen)
+    if best is None:
+        return None
+    _, vector, chosen = best
+    loops = _narrowed(loops, vector)
+    kernel = _kernel(source, out, wide, vector, division, accumulate)
+    rows = zip(axes, chosen, strict=True)
+    described = [TileAxis(p, step, jump, _counts(sums, which, wide, division)) for (which, step, jump), p in rows]
+    if inner_axis and chosen[-1].tile > 1:
+        described[-1] = described[-1]._replace(together=True)
+    text = tile_kernel(kernel, loops, _order(loops, [jump for _, _, jump in axes]), described)
+    threads = prod(loop.n for loop in loops) * prod(-(-p.positions // p.tile) for p in chosen)
+    return _launch(kernel, text, "tile", threads, source, out)
+
+
+def _patterns(table: Table) -> list[Pattern]:
+    wanted = {1, 2, 3, 4, 6, 7, 8, 9, 12, 16, table.positions}
+    found = [pattern(table, tile) for tile in sorted(wanted) if tile <= min(16, table.positions)]
+    return [p for p in found if p is not None]
+
+
+def _stores_together(tile: int, table: Table, axes: list[tuple[int, int, int]], loops: list[Loop], out: View) -> bool:
+    steps = [jump for _, _, jump in axes[:-1]] + [loop.out for loop in loops]
+    size = tile * out.dtype.itemsize
+    fits = size in (4, 8, 16) and table.positions % tile == 0
+    return fits and all(step % tile == 0 for step in steps) and out.aligned % size == 0
+
+
+def _cost(chosen: tuple[Pattern, ...], words: int, load_bytes: int, lanes: int, division: Division) -> float | None:
+    """Instructions per element of the result, roughly; None where a tile needs too many registers or too long a text."""
+    box, tile = prod(p.box for p in chosen), prod(p.tile for p in chosen)
+    if box > MOST_BOX or box + tile > 2 * MOST_BOX:
+        return None
+    slice_words = prod(p.box for p in chosen[1:]) * max(load_bytes // 4, 1)
+    open_words = chosen[0].at_once * prod(p.tile for p in chosen[1:]) * words
+    if slice_words + open_words > REGISTERS:
+        return None
+    divide = {"none": 0, "scale": 1, "uniform": 6, "plain": 12, "counts": 7}[division.kind]
+    adds = sum(prod(p.tile for p in chosen[k:]) * prod(p.box for p in chosen[:k]) * 2 for k in range(len(chosen)))
+    each = words * (box * (1 + divide if division.first else 1) + adds + tile * (2 if division.first else 2 + divide))
+    threads = lanes * prod(-(-p.positions // p.tile) for p in chosen)
+    waste = prod(-(-p.positions // p.tile) * p.tile / p.positions for p in chosen)
+    crowd = max(1.0, 132 * 1536 / max(threads, 1)) ** 0.5
+    return (each + 60 + 3 * box + 3 * tile) / (tile * words) * waste * crowd

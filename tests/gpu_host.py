@@ -1,0 +1,143 @@
+"""A device that is none: the CUDA text of the GPU engine compiled as plain C++ and run thread by thread.
+
+It has the interface of `poolgrad.engines.gpu.driver.Device`, with host pointers. Every addition and rounding is the one
+the GPU does (the division and the conversions are C++'s own), so bits can be compared without a GPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import shutil
+import subprocess
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from poolgrad.engines import gpu
+from poolgrad.engines.gpu import DeviceArray
+from poolgrad.tables import Sums
+
+Array = npt.NDArray[Any]
+
+COMPILER = shutil.which("g++") or shutil.which("clang++")
+
+HOST = r"""
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#define POOLGRAD_HOST
+#define __global__
+#define __device__
+#define __restrict__
+#define __launch_bounds__(n)
+#define CONST_FN static inline
+struct Index { long long x; };
+static Index blockIdx, blockDim, threadIdx, gridDim;
+static int phase_, phases_;
+alignas(16) static unsigned char shared_[1 << 18];
+#define PHASE(k) phases_ = k + 1; if (phase_ == k)
+#define SHARED(name) A* const name = reinterpret_cast<A*>(shared_)
+static inline float bits_to_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
+static inline unsigned float_to_bits(float f) { unsigned u; memcpy(&u, &f, 4); return u; }
+static inline float div_rn(float a, float b) { return a / b; }
+static inline double div_rn(double a, double b) { return a / b; }
+static inline float fma_rn(float a, float b, float c) { return std::fmaf(a, b, c); }
+struct F16; 
+static inline float widen(F16 h);
+static inline F16 narrow(float f, F16*);
+"""
+
+HALF = r"""
+static inline float widen(F16 h) { _Float16 f; memcpy(&f, &h.bits, 2); return (float)f; }
+static inline F16 narrow(float f, F16*) { const _Float16 g = (_Float16)f; F16 h; memcpy(&h.bits, &g, 2); return h; }
+"""
+
+
+class Host:
+    """Compiles kernels with the machine's C++ compiler and runs their threads one after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._kernels = folder, {}
+        self.launches: list[str] = []
+        self.texts: dict[str, str] = {}
+
+    def current(self) -> Any:
+        return nullcontext()
+
+    def kernel(self, source: str, name: str, shared: int = 0) -> Any:
+        assert shared <= 1 << 18
+        found = self._kernels.get((source, name))
+        if found is None:
+            path = self.folder / hashlib.sha256(source.encode()).hexdigest()[:16]
+            library = path.with_suffix(".so")
+            if not library.exists():
+                path.with_suffix(".cpp").write_text(HOST + source.replace("#ifndef POOLGRAD_HOST", HALF + "#ifndef POOLGRAD_HOST", 1) + _runner(source))
+                flags = ["-O1", "-std=c++17", "-ffp-contract=off", "-mfma", "-fPIC", "-shared", "-w", "-fno-strict-aliasing"]
+                subprocess.run([str(COMPILER), *flags, str(path.with_suffix(".cpp")), "-o", str(library)], check=True)
+            found = self._kernels[source, name] = (name, ctypes.CDLL(str(library)))
+        return found
+
+    def upload(self, table: Array) -> Any:
+        return Held(np.ascontiguousarray(table))
+
+    def launch(self, kernel: Any, grid: int, block: int, shared: int, stream: int, arguments: bytes) -> None:
+        name, library = kernel
+        self.launches.append(name)
+        getattr(library, f"run_{name}")(ctypes.c_longlong(grid), ctypes.c_longlong(block), arguments)
+
+
+class Held:
+    def __init__(self, table: Array) -> None:
+        self.table, self.pointer = table, table.ctypes.data
+
+
+def _runner(source: str) -> str:
+    """For each kernel a function that unpacks the arguments and runs all threads, phase by phase."""
+    import re
+
+    text = ""
+    for name, parameters in re.findall(r'extern "C" __global__ void __launch_bounds__\(\d+\) (\w+)\(\s*([^{]*?)\) \{', source):
+        kinds = [re.sub(r"__restrict__|\b\w+$", "", part.strip()).strip() for part in parameters.split(",")]
+        if any("," in part and "*" in part for part in kinds):
+            raise ValueError(parameters)
+        fields = "".join(f"{kind} a{k};\n" for k, kind in enumerate(kinds))
+        call = ", ".join(f"p->a{k}" for k in range(len(kinds)))
+        text += f"""
+struct Packed_{name} {{ {fields} }};
+extern "C" void run_{name}(long long grid, long long block, const Packed_{name}* p) {{
+    gridDim.x = grid; blockDim.x = block;
+    for (blockIdx.x = 0; blockIdx.x < grid; ++blockIdx.x) {{
+        phases_ = 1;
+        for (phase_ = 0; phase_ < phases_; ++phase_)
+            for (threadIdx.x = 0; threadIdx.x < block; ++threadIdx.x) {name}({call});
+    }}
+}}
+"""
+    return text
+
+
+def record(array: Array) -> DeviceArray:
+    strides = tuple(s // array.itemsize for s in array.strides)
+    return DeviceArray(array.ctypes.data, array.shape, strides, array.dtype, 0, 0)
+
+
+def run(host: Host, sums: Sums, source: Array, out: Array, spatial: tuple[int, ...], *, accumulate: bool) -> None:
+    """What an engine's `run` does, on the host."""
+
+    def scratch(size: int) -> Held:
+        return Held(np.full(size, 0xFF, dtype=np.uint8))
+
+    gpu.Operation(sums, spatial).run(record(source), record(out), accumulate=accumulate, scratch=scratch, device=host)
+
+
+@contextmanager
+def worth_writing(elements: int) -> Any:
+    before, gpu.WORTH_WRITING = gpu.WORTH_WRITING, elements
+    try:
+        yield
+    finally:
+        gpu.WORTH_WRITING = before

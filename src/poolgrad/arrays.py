@@ -1,14 +1,15 @@
 """Which kind of array came in; the same kind goes out.
 
 Requirements: no framework is imported unless the user's own array comes from it; nothing is copied in silence; a kind
-that is not served is refused by name, before anything is allocated. NumPy arrays are served; another kind is one more
-branch in `check_source` and `check_out`.
+that is not served is refused by name, before anything is allocated. NumPy arrays are served on the CPU; PyTorch, CuPy and
+JAX arrays on a CUDA device by the GPU engine, through the adapter that `gpu_framework` finds.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -16,11 +17,39 @@ import numpy.typing as npt
 
 from .errors import PoolGradMemoryError, PoolGradTypeError, PoolGradValueError
 
-__all__ = ["DTYPES", "check_fits", "check_out", "check_source"]
+if TYPE_CHECKING:
+    from .engines.gpu.frameworks import Framework
+    from .engines.gpu.record import DeviceArray
+
+__all__ = ["DTYPES", "check_device_out", "check_fits", "check_out", "check_source", "gpu_framework"]
 
 Array = npt.NDArray[Any]
 
 DTYPES = {np.dtype(t): t.__name__ for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)}
+
+
+def gpu_framework(array: Any) -> Framework | None:
+    """The adapter for `array` if it lies on a CUDA device, whichever framework made it; None for anything else."""
+    root = type(array).__module__.partition(".")[0]
+    if root == "torch":
+        return _adapter("PyTorch") if getattr(array, "is_cuda", False) else None
+    if root == "cupy":
+        return _adapter("CuPy")
+    if root in ("jax", "jaxlib"):
+        try:
+            platforms = {device.platform for device in array.devices()}
+        except Exception:  # not an array, or one that is being traced: refused by name later
+            return None
+        return _adapter("Jax") if platforms & {"gpu", "cuda"} else None
+    return None
+
+
+@cache
+def _adapter(name: str) -> Framework:
+    from .engines.gpu import frameworks
+
+    made: Framework = getattr(frameworks, name)()
+    return made
 
 
 def check_source(name: str, array: object) -> Array:
@@ -70,6 +99,28 @@ def check_out(out: object, source: Array, shape: tuple[int, ...]) -> Array:
     return out.view(np.ndarray)
 
 
+def check_device_out(out: Any, framework: Framework, source: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
+    """`out` on a device as a place for the result: the source's framework and device, right shape and dtype, apart from it."""
+    if gpu_framework(out) is not framework:
+        kind = f"{type(out).__module__}.{type(out).__qualname__}"
+        raise PoolGradTypeError(f"out must be a {framework.name} array on the GPU like the input, got {kind}")
+    if framework.name == "JAX":
+        raise PoolGradTypeError("JAX arrays cannot be written to; leave out away and use the result")
+    place = framework.describe("out", out)
+    if place.device != source.device:
+        raise PoolGradValueError(f"out must be on the input's device (cuda:{source.device}), got cuda:{place.device}")
+    if place.shape != shape:
+        raise PoolGradValueError(f"out must have shape {shape}, got {place.shape}")
+    if place.dtype != source.dtype:
+        raise PoolGradTypeError(f"out must have the dtype of the input ({source.dtype}), got {place.dtype}")
+    if _strides_overlap(place.strides, place.shape, 1):
+        raise PoolGradValueError(f"out must not overlap itself, got strides {place.strides} for shape {place.shape}")
+    (a, b), (c, d) = place.extent(), source.extent()
+    if a < d and c < b:
+        raise PoolGradValueError("out must not share memory with the input")
+    return place
+
+
 def _shares(a: Array, b: Array) -> bool:
     try:
         return np.shares_memory(a, b, max_work=10**5)  # type: ignore[arg-type]  # any bound is allowed
@@ -78,9 +129,14 @@ def _shares(a: Array, b: Array) -> bool:
 
 
 def _overlaps_itself(out: Array) -> bool:
-    reach = out.itemsize
-    for stride, extent in sorted((abs(s), n) for s, n in zip(out.strides, out.shape, strict=True) if n > 1):
+    return _strides_overlap(out.strides, out.shape, out.itemsize)
+
+
+def _strides_overlap(strides: tuple[int, ...], shape: tuple[int, ...], reach: int) -> bool:
+    if 0 in shape:
+        return False
+    for stride, extent in sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1):
         if stride < reach:
-            return out.size > 0
+            return True
         reach += stride * (extent - 1)
     return False

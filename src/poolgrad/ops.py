@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from . import far
 from .arguments import Check, Ints, Padding, adaptive, as_sizes, fractional, regular
-from .arrays import DTYPES, check_fits, check_out, check_source
+from .arrays import DTYPES, check_device_out, check_fits, check_out, check_source, gpu_framework
 from .engines import engine
 from .errors import PoolGradError, PoolGradMemoryError, PoolGradTypeError, PoolGradValueError
 from .geometry import Pool, Region, integer
@@ -52,14 +52,24 @@ class Call:
             shape[position] = len(range(*(part or slice(None)).indices(size)))
         self.result_shape = tuple(shape)
         self.pieces = (pool.forward_pieces if forwards else pool.gradient_pieces)(region)
+        self._bind: Callable[[], None] | None = self._bind_cpu
         self._quick: Callable[..., Array] | None = None
         self._threads: Callable[[], int] = lambda: 1
         self._large = prod(self.result_shape) > 2**27
+        self._on_gpu: list[Any] = []
+
+    def _bind_cpu(self) -> None:
+        """On the first call with host arrays: the engine's own form of this call, if it has one."""
         if hasattr(engine(), "operation") and self._is_whole():
             bound = engine().operation(self.pieces[0].sums, self.spatial, self.source_shape, self.result_shape)
             self._quick, self._threads = bound.run, engine().default_threads
+        self._bind = None
 
     def __call__(self, source: Array, out: Array | None, accumulate: bool, num_threads: int | None) -> Array:
+        if type(source) is not np.ndarray and (framework := gpu_framework(source)) is not None:
+            return self._device_call(framework, source, out, accumulate)
+        if self._bind is not None:
+            self._bind()
         if type(source) is not np.ndarray or source.dtype not in _PLAIN:
             source = check_source(self.name, source)
         if accumulate is not False and accumulate is not True:
@@ -83,6 +93,33 @@ class Call:
                 part, place = self._view(source, piece.take), self._view(result, piece.put)
                 far.run(piece.sums, part, place, self.spatial, accumulate=accumulate, threads=num_threads)
         return out if out is not None else result
+
+    def _device_call(self, framework: Any, array: Any, out: Any, accumulate: bool) -> Any:
+        """The same on a GPU: planned once, launched on the caller's stream, the result an array of the same kind."""
+        if accumulate is not False and accumulate is not True:
+            raise PoolGradTypeError(f"accumulate must be True or False, got {accumulate!r}")
+        source = framework.describe(self.name, array)
+        if out is not None:
+            result, place = out, check_device_out(out, framework, source, self.result_shape)
+        elif accumulate:
+            raise PoolGradValueError("accumulate=True adds to out; give an out array")
+        else:
+            result = framework.empty(array, source, self.result_shape)
+            place = framework.describe("the result", result)
+        if not self._on_gpu:
+            from .engines.gpu import Operation
+
+            self._on_gpu += [Operation(piece.sums, self.spatial) for piece in self.pieces]
+        held: list[Any] = [array]
+
+        def scratch(size: int) -> Any:
+            held.append(framework.scratch(array, size))
+            return held[-1]
+
+        for piece, operation in zip(self.pieces, self._on_gpu, strict=True):
+            part, there = source.part(self.spatial, piece.take), place.part(self.spatial, piece.put)
+            operation.run(part, there, accumulate=accumulate, scratch=scratch)
+        return framework.finish(result, source, held)
 
     def _is_whole(self) -> bool:
         """Whether one engine call on the arrays themselves does all of it: no residue classes to pick out."""
@@ -136,7 +173,9 @@ def _frozen(part: Any) -> Hashable:
 
 
 def _shape_of(name: str, array: Any) -> tuple[int, ...]:
-    return array.shape if type(array) is np.ndarray else check_source(name, array).shape
+    if type(array) is np.ndarray:
+        return array.shape
+    return tuple(array.shape) if gpu_framework(array) is not None else check_source(name, array).shape
 
 
 def _kinds(values: Any) -> Hashable:

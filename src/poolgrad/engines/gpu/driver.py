@@ -24,9 +24,9 @@ from ...errors import PoolGradDeviceError, PoolGradMemoryError
 
 __all__ = ["Device", "compile_cubin", "device", "nvrtc"]
 
-OUT_OF_MEMORY, RELAXED, NON_BLOCKING = 2, 2, 1
+OUT_OF_MEMORY, NOT_READY, RELAXED, NON_BLOCKING, NO_TIMING = 2, 600, 2, 1, 2
 MAJOR, MINOR, MOST_SHARED = 75, 76, 8
-LAUNCH_BUFFER, LAUNCH_SIZE, LAUNCH_END = 1, 2, 0
+LAUNCH_BUFFER, LAUNCH_SIZE = 1, 2
 
 _making = threading.RLock()
 
@@ -174,6 +174,22 @@ class Device:
                     self._call("cuFuncSetAttribute", found, MOST_SHARED, shared)
                 self._kernels[source, name] = found
         return found
+
+    def event(self, stream: int) -> ctypes.c_void_p:
+        """A mark at the present end of `stream`."""
+        mark = ctypes.c_void_p()
+        with self.current():
+            self._call("cuEventCreate", ctypes.byref(mark), NO_TIMING)
+            self._call("cuEventRecord", mark, ctypes.c_void_p(stream))
+        return mark
+
+    def happened(self, mark: ctypes.c_void_p) -> bool:
+        """Whether the device has come past `mark`, which is then gone."""
+        status = self.cuda.cuEventQuery(mark)
+        if status == NOT_READY:
+            return False
+        self._call("cuEventDestroy_v2", mark)
+        return True
 
     def upload(self, table: npt.NDArray[Any]) -> Table:
         """A copy of `table` on the device, freed with the handle."""

@@ -28,6 +28,15 @@ class DeviceArray(NamedTuple):
     device: int
     stream: int
 
+    def extent(self) -> tuple[int, int]:
+        """The first byte and the one after the last; empty for an empty array."""
+        if 0 in self.shape:
+            return self.pointer, self.pointer
+        spans = [(n - 1) * step for n, step in zip(self.shape, self.strides, strict=True)]
+        size = self.dtype.itemsize
+        first = self.pointer + size * sum(min(span, 0) for span in spans)
+        return first, self.pointer + size * (1 + sum(max(span, 0) for span in spans))
+
     def part(self, spatial: tuple[int, ...], parts: tuple[slice, ...]) -> DeviceArray:
         """The same array cut along its spatial axes."""
         pointer, shape, strides = self.pointer, list(self.shape), list(self.strides)

@@ -44,14 +44,14 @@ class Division(NamedTuple):
 
     kind: str = "none"
     first: bool = True
-    usual: float = 1.0
+    by: float = 1.0
 
-    def of(self, value: str, d: str) -> str:
+    def of(self, value: str, d: str, exact: str = "EXACT") -> str:
         if self.kind == "scale":
             return f"scaled({value}, r)"
-        if self.kind == "uniform":
-            return f"corrected({value}, usual, r)"
-        return f"divided({value}, {d}, usual, r)" if self.kind == "counts" else f"divided({value}, usual)"
+        if self.kind == "one":
+            return f"quotient<{exact}>({value}, one, r, rare)"
+        return f"quotient<{exact}>({value}, {d}, reciprocal({d}), rare)"
 
 
 class Kernel:
@@ -63,10 +63,10 @@ class Kernel:
         self.parameters: list[str] = []
         self.arguments: list[Any] = []
         self.names: set[str] = set()
-        if division.kind != "none":
-            self.argument("double", "usual_", division.usual)
-            self.argument("double", "r_", float(1 / np.dtype("f8" if wide == "double" else "f4").type(division.usual)))
-            self.say("const A usual = (A)usual_, r = (A)r_;")
+        if division.kind in ("scale", "one"):
+            self.argument("double", "one_", division.by)
+            self.argument("double", "r_", float(1 / np.dtype("f8" if wide == "double" else "f4").type(division.by)))
+            self.say("const A one = (A)one_, r = (A)r_;")
 
     def argument(self, kind: str, name: str, value: Any) -> str:
         self.parameters.append(f"{kind} {name}")
@@ -91,14 +91,28 @@ class Kernel:
     def divides_last(self) -> bool:
         return self.division.kind != "none" and not self.division.first
 
-    def text(self, name: str, total: int, head: str = "") -> str:
+    def text(self, name: str, total: int) -> str:
+        """The kernel: the work in straight lines, and once more with exact division for the thread that met a rare number."""
+        names = ["source", "out", "total", *(parameter.split()[-1] for parameter in self.parameters)]
+        kinds = ["const SRC* __restrict__ source", "DST* __restrict__ out", "i64 total", *self.parameters]
+        taken, given = ", ".join(kinds), ", ".join(names)
+        again = self.division.kind in ("one", "counts") and not self.accumulate and self.wide == "float"
+        body = "\n".join(self.lines)
+        return (
+            f"{self.types(total)}template <bool EXACT> CONST_FN bool work({taken}) {{\n    bool rare = false;\n"
+            "    INDEX index = (INDEX)blockIdx.x * blockDim.x + threadIdx.x;\n    if (index >= total) return false;\n"
+            f"{body}\n    return rare;\n}}\n"
+            + (f"APART void exact({taken}) {{ work<true>({given}); }}\n" if again else "")
+            + f'extern "C" __global__ void __launch_bounds__({THREADS}) {name}({taken}) {{\n'
+            + (f"    if (work<false>({given})) exact({given});\n}}\n" if again else f"    work<true>({given});\n}}\n")
+        )
+
+    def types(self, total: int) -> str:
         source, out = self.storage
         index = "u32" if total < 2**31 else "u64"
         return (
             f"typedef {source} SRC; typedef {out} DST; typedef {self.wide} A; typedef {index} INDEX;\n"
             f"enum {{ V = {self.vector} }};\n"
-            f'extern "C" __global__ void __launch_bounds__({THREADS}) {name}(const SRC* __restrict__ source, DST* __restrict__ out, '
-            f"{', '.join(['i64 total', *self.parameters])}) {{\n{head}" + "\n".join(self.lines) + "\n}\n"
         )
 
     def locate(self, loops: list[tuple[str, Loop]]) -> None:
@@ -136,7 +150,6 @@ def tile_kernel(kernel: Kernel, loops: list[Loop], order: list[int], axes: list[
     total = 1
     for _, loop in named:
         total *= loop.n
-    kernel.say("INDEX index = (INDEX)blockIdx.x * blockDim.x + threadIdx.x; if (index >= total) return;")
     kernel.locate(named)
     for k, axis in enumerate(axes):
         _tile_axis(kernel, k, axis)
@@ -216,7 +229,7 @@ class _Tile:
         raw = self.kernel.let(f"x{name}", f"load_if<A, V>({there}, s + ({offset}))")
         if not self.kernel.divides_first:
             return raw
-        d = " * ".join(["common", *(f"c{k}_{j}" for k, j in enumerate(at))])
+        d = "(" + " * ".join(["common", *(f"c{k}_{j}" for k, j in enumerate(at))]) + ")"
         return self.kernel.let(name, self.kernel.division.of(raw, d))
 
     def _put(self, t: int, sums: dict[tuple[int, ...], str]) -> None:
@@ -249,7 +262,7 @@ class _Tile:
             if covered:
                 value = f"({' && '.join(covered)} ? {value} : filled<A, V>((A)0))"
             if kernel.divides_last:
-                d = " * ".join(["common", *(f"count{k}[z{k} + {t}]" for k, t in enumerate(key))])
+                d = "(" + " * ".join(["common", *(f"count{k}[z{k} + {t}]" for k, t in enumerate(key))]) + ")"
                 value = kernel.division.of(value, d)
             values.append(value)
         if len(values) == 1:
@@ -312,7 +325,6 @@ def line_kernel(kernel: Kernel, loops: list[Loop], order: list[int], axis: LineA
     total = 1
     for _, loop in named:
         total *= loop.n
-    kernel.say("INDEX index = (INDEX)blockIdx.x * blockDim.x + threadIdx.x; if (index >= total) return;")
     kernel.locate(named)
     step, jump = kernel.argument("i64", "step", axis.source), kernel.argument("i64", "jump", axis.out)
     kernel.argument("const int*", "tiles", np.array(tiles, dtype=np.int32))
@@ -323,7 +335,7 @@ def line_kernel(kernel: Kernel, loops: list[Loop], order: list[int], axis: LineA
     for k, variant in enumerate(axis.variants):
         kernel.say(f"if (kind == {k}) {{")
         for i, value in _line(kernel, axis.reach, variant, f"k{k}_", lambda j: f"load<A, V>(s + {j} * {step})"):
-            kernel.finish(f"d + {i} * {jump}", value, f"common * count[z + {i}]")
+            kernel.finish(f"d + {i} * {jump}", value, f"(common * count[z + {i}])")
         kernel.say("}")
     return kernel.text("line", total)
 
@@ -346,7 +358,7 @@ def _line(kernel: Kernel, reach: tuple[int, ...], variant: Variant, tag: str, fe
         for j in range(max(fetched, lo), hi):
             value = fetch(j)
             if kernel.divides_first:
-                value = kernel.division.of(value, f"common * count[m + {j}]")
+                value = kernel.division.of(value, f"(common * count[m + {j}])")
             kernel.let(f"c{tag}{j}", value)
         fetched = max(fetched, hi)
         yield i, cells.interval(0, lo, hi) if lo < hi else "filled<A, V>((A)0)"
@@ -366,32 +378,72 @@ def staged_kernel(kernel: Kernel, loops: list[Loop], order: list[int], axis: Lin
     total = 1
     for loop in loops:
         total *= loop.n
-    body, kernel.lines = kernel.lines, []
     kernel.locate([(f"b{k}", loops[k]) for k in order])
     locate, kernel.lines = kernel.lines, []
-    if kernel.division.kind == "counts":
+    counted = kernel.division.kind == "counts"
+    if counted:
         kernel.argument("const A*", "count", axis.counts)
-    kernel.say("const int m = 0;")
-    place = "line" if in_place else "line + ROWS"
+    first, kernel.division = kernel.division, kernel.division._replace(first=False)
     for i, value in _line(kernel, axis.reach, variant, "", lambda j: f"load<A, V>(line + {j})"):
-        value = kernel.division.of(value, f"common * count[{i}]") if kernel.divides_last else value
-        kernel.say(f"store({place} + {i}, {value});")
-    work, kernel.lines = kernel.lines, body
-    kernel.say(f"enum {{ ROWS = {rows}, POSITIONS = {positions}, PITCH = {pitch}, LINES = {LINES} }};")
-    kernel.say(f"const int made = {0 if in_place else rows};")
-    kernel.say("SHARED(cells); i64* const begins = (i64*)(cells + LINES * PITCH);")
-    kernel.say("const i64 block0 = (i64)blockIdx.x * LINES; const int t = threadIdx.x;")
-    kernel.say("PHASE(0) { INDEX index = (INDEX)(block0 + t); if (index < total) {")
-    kernel.lines += locate
-    kernel.say("begins[t] = s - source; begins[LINES + t] = d - out; } }")
-    kernel.say("PHASE(1) { for (int k = t / 32; k < LINES && block0 + k < total; k += LINES / 32) {")
-    kernel.say("const SRC* s = source + begins[k]; _Pragma(\"unroll 4\") for (int j = t % 32; j < ROWS; j += 32)")
-    kernel.say("cells[k * PITCH + j] = widen(s[j]); } }")
-    kernel.say("PHASE(2) { INDEX index = (INDEX)(block0 + t); if (index < total) { A* line = cells + t * PITCH;")
-    kernel.lines += locate + work
-    kernel.say("} }")
-    kernel.say("PHASE(3) { for (int k = t / 32; k < LINES && block0 + k < total; k += LINES / 32) {")
-    kernel.say("DST* d = out + begins[LINES + k]; for (int i = t % 32; i < POSITIONS; i += 32) {")
-    old = "widen(d[i]) + " if kernel.accumulate else ""
-    kernel.say(f"d[i] = narrow({old}cells[k * PITCH + made + i], (DST*)0); }} }} }}")
-    return kernel.text("staged", total), LINES * pitch * (8 if kernel.wide == "double" else 4) + 16 * LINES
+        kernel.say(f"store(line{'' if in_place else ' + ROWS'} + {i}, {value});")
+    work = kernel.lines
+    divide = first.of("x[u]", "(begins[2 * LINES + k] * count[at])" if counted else "", "false")
+    exact = "divided(x[u], (A)(begins[2 * LINES + k] * count[at]))" if counted else "divided(x[u], one)"
+    before = f"bool rare = false; const Acc<A, 1> q = {divide}; x[u] = rare ? {exact} : q;" if first.kind not in ("none", "scale") else f"x[u] = {divide};"
+    if first.kind == "none":
+        before = ""
+    kernel.division = first
+    taken = ", ".join(["const SRC* __restrict__ source", "DST* __restrict__ out", "i64 total", *kernel.parameters])
+    one = "const A one = (A)one_, r = (A)r_;" if first.kind in ("one", "scale") else ""
+    text = STAGED % {
+        "types": kernel.types(total), "taken": taken, "rows": rows, "positions": positions, "pitch": pitch, "lines": LINES,
+        "made": 0 if in_place else rows, "one": one, "locate": "\n".join(locate), "work": "\n".join(work),
+        "common": "begins[2 * LINES + t] = (i64)common;" if counted else "",
+        "before": before if first.first else "", "after": "" if first.first else before,
+        "old": "widen(d[at]) + " if kernel.accumulate else "",
+    }
+    return text, LINES * pitch * (8 if kernel.wide == "double" else 4) + 24 * LINES
+
+
+STAGED = """%(types)sextern "C" __global__ void __launch_bounds__(%(lines)d) staged(%(taken)s) {
+    enum { ROWS = %(rows)d, POSITIONS = %(positions)d, PITCH = %(pitch)d, LINES = %(lines)d, MADE = %(made)d, DEEP = 4 };
+    SHARED(begins, i64);
+    A* const cells = reinterpret_cast<A*>(begins + 3 * LINES);
+    const i64 block0 = (i64)blockIdx.x * LINES;
+    const int t = threadIdx.x;
+    %(one)s
+    PHASE(0) {
+        INDEX index = (INDEX)(block0 + t);
+        if (index < total) {
+%(locate)s
+            begins[t] = s - source; begins[LINES + t] = d - out; %(common)s
+        }
+    }
+    PHASE(1) for (int k = t / 32; k < LINES && block0 + k < total; k += LINES / 32)
+        for (int j = t %% 32; j < ROWS; j += 32 * DEEP) {
+            const SRC* s = source + begins[k];
+            Acc<A, 1> x[DEEP];
+#pragma unroll
+            for (int u = 0; u < DEEP; ++u) x[u] = load_if<A, 1>(j + 32 * u < ROWS, s + j + 32 * u);
+#pragma unroll
+            for (int u = 0; u < DEEP; ++u) {
+                const int at = j + 32 * u;
+                if (at >= ROWS) break;
+                %(before)s
+                cells[k * PITCH + at] = x[u].v[0];
+            }
+        }
+    PHASE(2) if (block0 + t < total) {
+        A* const line = cells + t * PITCH;
+%(work)s
+    }
+    PHASE(3) for (int k = t / 32; k < LINES && block0 + k < total; k += LINES / 32)
+        for (int at = t %% 32; at < POSITIONS; at += 32) {
+            DST* d = out + begins[LINES + k];
+            enum { u = 0 };
+            Acc<A, 1> x[1] = {{{cells[k * PITCH + MADE + at]}}};
+            %(after)s
+            d[at] = narrow(%(old)sx[0].v[0], (DST*)0);
+        }
+}
+"""

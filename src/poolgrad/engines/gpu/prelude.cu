@@ -14,13 +14,15 @@ struct B16 { unsigned short bits; };
 
 #ifndef POOLGRAD_HOST
 #define PHASE(k) if (k) __syncthreads();
-#define SHARED(name) extern __shared__ double shared_[]; A* const name = reinterpret_cast<A*>(shared_)
+#define SHARED(name, type) extern __shared__ double shared_[]; type* const name = reinterpret_cast<type*>(shared_)
 #define CONST_FN __device__ __forceinline__
+#define APART __device__ __noinline__
 CONST_FN float bits_to_float(u32 u) { return __uint_as_float(u); }
 CONST_FN u32 float_to_bits(float f) { return __float_as_uint(f); }
 CONST_FN float div_rn(float a, float b) { return __fdiv_rn(a, b); }
 CONST_FN double div_rn(double a, double b) { return __ddiv_rn(a, b); }
 CONST_FN float fma_rn(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+CONST_FN float near_reciprocal(float d) { float r; asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(d)); return r; }
 CONST_FN float widen(F16 h) { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h.bits)); return f; }
 CONST_FN F16 narrow(float f, F16*) { F16 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.bits) : "f"(f)); return h; }
 #endif
@@ -79,25 +81,6 @@ template <class A, int V, class T> CONST_FN void store(T* p, const Acc<A, V>& t)
     *reinterpret_cast<Pack<T, V>*>(p) = raw;
 }
 
-// a / d by the reciprocal r = RN(1/d) and one correction. With an integer 1 <= d < 2^22 this is the correctly rounded
-// quotient, zeros' signs included, unless the quotient is tiny or a is infinite; then the division itself is done.
-template <int V> CONST_FN Acc<float, V> corrected(const Acc<float, V>& a, float d, float r) {
-    Acc<float, V> q;
-    bool rare = false;
-#pragma unroll
-    for (int k = 0; k < V; ++k) {
-        const float near = a.v[k] * r;
-        q.v[k] = fma_rn(fma_rn(near, d, -a.v[k]), -r, near);
-        const float size = q.v[k] < 0 ? -q.v[k] : q.v[k];
-        rare |= !(size >= 7.888609e-31f) && a.v[k] != 0;
-    }
-    if (rare) {
-#pragma unroll
-        for (int k = 0; k < V; ++k) q.v[k] = div_rn(a.v[k], d);
-    }
-    return q;
-}
-
 template <class A, int V> CONST_FN Acc<A, V> divided(const Acc<A, V>& a, A d) {
     Acc<A, V> q;
 #pragma unroll
@@ -105,11 +88,29 @@ template <class A, int V> CONST_FN Acc<A, V> divided(const Acc<A, V>& a, A d) {
     return q;
 }
 
-// Most windows divide by the same `usual`, whose reciprocal the caller rounded.
-template <int V> CONST_FN Acc<float, V> divided(const Acc<float, V>& a, float d, float usual, float r) {
-    return d == usual ? corrected(a, d, r) : divided(a, d);
+// a / d by r, the reciprocal of d, and one correction, without a branch. With an integer 1 <= d < 2^21 this is the correctly
+// rounded quotient, zeros' signs included, unless the quotient is tiny or a is infinite: then `rare` is set, and the thread
+// does all its work again with EXACT, which divides.
+template <bool EXACT, int V> CONST_FN Acc<float, V> quotient(const Acc<float, V>& a, float d, float r, bool& rare) {
+    if (EXACT) return divided(a, d);
+    Acc<float, V> q;
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+        const float near = a.v[k] * r;
+        q.v[k] = fma_rn(fma_rn(near, d, -a.v[k]), -r, near);
+        const float size = q.v[k] < 0 ? -q.v[k] : q.v[k];
+        rare |= !(size >= 7.888609e-31f) && a.v[k] != 0;
+    }
+    return q;
 }
-template <int V> CONST_FN Acc<double, V> divided(const Acc<double, V>& a, double d, double, double) { return divided(a, d); }
+template <bool EXACT, int V> CONST_FN Acc<double, V> quotient(const Acc<double, V>& a, double d, double, bool&) { return divided(a, d); }
+
+// RN(1/d), or its neighbour's worth of error less than 2^-46 away: enough for `quotient`.
+CONST_FN float reciprocal(float d) {
+    const float near = near_reciprocal(d);
+    return fma_rn(fma_rn(-d, near, 1.0f), near, near);
+}
+CONST_FN double reciprocal(double d) { return d; }
 
 template <class A, int V> CONST_FN Acc<A, V> scaled(const Acc<A, V>& a, A r) {
     Acc<A, V> q;

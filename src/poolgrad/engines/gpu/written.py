@@ -81,17 +81,13 @@ def _division(sums: Sums, wide: np.dtype[Any]) -> Division | None:
     if sums.divisor is None:
         least = prod(int(t.counts.min(initial=2**62)) for t in sums.tables)
         most = prod(int(t.counts.max(initial=1)) for t in sums.tables)
-        usual = prod(int(np.bincount(t.counts).argmax()) for t in sums.tables) if most < 2**22 else 0
     else:
-        least = most = usual = sums.divisor
-    if least < 1 or most >= (2**22 if least != most else 2**53):
-        return None
-    if least != most:
-        return Division("counts", sums.divide_first, float(usual))
-    if most & (most - 1) == 0:
+        least = most = sums.divisor
+    if least == most > 0 and most & (most - 1) == 0:
         return Division("none" if most == 1 else "scale", sums.divide_first, float(most))
-    single = wide == np.float32 and most < 2**22
-    return Division("uniform" if single else "plain", sums.divide_first, float(wide.type(most)))
+    if least < 1 or most >= (2**21 if wide == np.float32 else 2**53):
+        return None
+    return Division("counts" if least != most else "one", sums.divide_first, float(most))
 
 
 def _counts(sums: Sums, axis: int, wide: np.dtype[Any], division: Division) -> npt.NDArray[Any] | None:
@@ -256,7 +252,7 @@ def _cost(chosen: tuple[Pattern, ...], words: int, load_bytes: int, lanes: int, 
     open_words = chosen[0].at_once * prod(p.tile for p in chosen[1:]) * words
     if slice_words + open_words > REGISTERS:
         return None
-    divide = {"none": 0, "scale": 1, "uniform": 6, "plain": 12, "counts": 7}[division.kind]
+    divide = {"none": 0, "scale": 1, "one": 6, "counts": 7}[division.kind]
     adds = sum(prod(p.tile for p in chosen[k:]) * prod(p.box for p in chosen[:k]) * 2 for k in range(len(chosen)))
     each = words * (box * (1 + divide if division.first else 1) + adds + tile * (2 if division.first else 2 + divide))
     threads = lanes * prod(-(-p.positions // p.tile) for p in chosen)

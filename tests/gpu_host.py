@@ -37,16 +37,18 @@ HOST = r"""
 #define CONST_FN static inline
 struct Index { long long x; };
 static Index blockIdx, blockDim, threadIdx, gridDim;
+static inline int min(int a, int b) { return a < b ? a : b; }
 static int phase_, phases_;
 alignas(16) static unsigned char shared_[1 << 18];
 #define PHASE(k) phases_ = k + 1; if (phase_ == k)
 #define SHARED(name, type) type* const name = reinterpret_cast<type*>(shared_)
-#define APART static
 static inline float bits_to_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
 static inline unsigned float_to_bits(float f) { unsigned u; memcpy(&u, &f, 4); return u; }
 static inline float div_rn(float a, float b) { return a / b; }
 static inline double div_rn(double a, double b) { return a / b; }
 static inline float near_reciprocal(float d) { return 1.0f / d * 1.0000001f; }
+static inline double fine_reciprocal(double d) { return 1.0 / d; }
+template <class T> static const T* afresh(const T* p) { return p; }
 static inline float fma_rn(float a, float b, float c) { return std::fmaf(a, b, c); }
 struct F16; 
 static inline float widen(F16 h);

@@ -3,7 +3,8 @@
 A thread makes one tile of the result, for `V` elements along an axis that is contiguous and not summed. It reads each
 source cell of its tile once, and no thread needs another. Two forms:
 
-    tile   one to three axes with short intervals, which repeat from tile to tile; cells beyond the edge are -0.0
+    tile   one to three axes with short intervals, which repeat from tile to tile; cells beyond the edge are -0.0; along the
+           first axis the thread may roll on, row by row, with the sums that are open
     line   one axis with long intervals: running sums up and down each block of eight, as few additions as the rule allows;
            where the axis itself is contiguous, lines pass through shared memory so that memory is read and written in order
 
@@ -96,15 +97,15 @@ class Kernel:
         names = ["source", "out", "total", *(parameter.split()[-1] for parameter in self.parameters)]
         kinds = ["const SRC* __restrict__ source", "DST* __restrict__ out", "i64 total", *self.parameters]
         taken, given = ", ".join(kinds), ", ".join(names)
+        again_given = given.replace("source", "afresh(source)", 1)
         again = self.division.kind in ("one", "counts") and not self.accumulate and self.wide == "float"
         body = "\n".join(self.lines)
         return (
             f"{self.types(total)}template <bool EXACT> CONST_FN bool work({taken}) {{\n    bool rare = false;\n"
             "    INDEX index = (INDEX)blockIdx.x * blockDim.x + threadIdx.x;\n    if (index >= total) return false;\n"
             f"{body}\n    return rare;\n}}\n"
-            + (f"APART void exact({taken}) {{ work<true>({given}); }}\n" if again else "")
             + f'extern "C" __global__ void __launch_bounds__({THREADS}) {name}({taken}) {{\n'
-            + (f"    if (work<false>({given})) exact({given});\n}}\n" if again else f"    work<true>({given});\n}}\n")
+            + (f"    if (work<false>({given})) work<true>({again_given});\n}}\n" if again else f"    work<true>({given});\n}}\n")
         )
 
     def types(self, total: int) -> str:
@@ -145,7 +146,7 @@ class Kernel:
 
 def tile_kernel(kernel: Kernel, loops: list[Loop], order: list[int], axes: list[TileAxis]) -> str:
     """Sums over up to three axes. `order` lists loops (>= 0) and the tiles of axes (~k), fastest first."""
-    tiles = {~k: Loop(-(-axis.pattern.positions // axis.pattern.tile), 0, 0) for k, axis in enumerate(axes)}
+    tiles = {~k: Loop(-(-axis.pattern.positions // axis.length), 0, 0) for k, axis in enumerate(axes)}
     named = [(f"q{~k}", tiles[k]) if k < 0 else (f"b{k}", loops[k]) for k in order]
     total = 1
     for _, loop in named:
@@ -166,12 +167,22 @@ class TileAxis(NamedTuple):
     counts: Array | None
     together: bool = False
     """The positions of a tile are contiguous in the result and stored at once."""
+    rolled: int = 0
+    """So many positions one after the other, by a loop; for tiles of one position that advance by one."""
+
+    @property
+    def length(self) -> int:
+        return self.rolled or self.pattern.tile
 
 
 def _tile_axis(kernel: Kernel, k: int, axis: TileAxis) -> None:
     """Names for axis k: `m`, its first cell; `z`, its first position; whether cell j is there; offsets; counts."""
     p, say, argument = axis.pattern, kernel.say, kernel.argument
-    say(f"const int m{k} = (int)q{k} * {p.advance} + ({p.offset}), z{k} = (int)q{k} * {p.tile};")
+    if axis.rolled:
+        length = argument("i64", f"length{k}", axis.rolled)
+        say(f"int z{k} = (int)q{k} * (int){length}; const int m{k} = z{k} + ({p.offset});")
+    else:
+        say(f"const int m{k} = (int)q{k} * {p.advance} + ({p.offset}), z{k} = (int)q{k} * {p.tile};")
     say(f"s += (i64)m{k} * {argument('i64', f'step{k}', axis.source)}; d += (i64)z{k} * {argument('i64', f'jump{k}', axis.out)};")
     argument("i64", f"rows{k}", p.rows)
     argument("i64", f"positions{k}", p.positions)
@@ -180,11 +191,17 @@ def _tile_axis(kernel: Kernel, k: int, axis: TileAxis) -> None:
         argument("i64", f"end{k}", p.covered[1])
     if kernel.division.kind == "counts":
         argument("const A*", f"count{k}", axis.counts)
-    for j in range(p.box):
-        there = f"(u32)(m{k} + {j}) < (u32)rows{k}" if p.masked else "true"
-        say(f"const bool is{k}_{j} = {there};")
-        if kernel.divides_first and kernel.division.kind == "counts":
-            say(f"const A c{k}_{j} = is{k}_{j} ? count{k}[m{k} + {j}] : (A)1;")
+    if not axis.rolled:
+        for j in range(p.box):
+            _tile_cell(kernel, k, p, j, str(j))
+
+
+def _tile_cell(kernel: Kernel, k: int, pattern: Pattern, j: int, at: str) -> None:
+    """Whether cell `at` of axis k is there, and its count, under the names of cell j."""
+    there = f"(u32)(m{k} + {at}) < (u32)rows{k}" if pattern.masked else "true"
+    kernel.say(f"const bool is{k}_{j} = {there};")
+    if kernel.divides_first and kernel.division.kind == "counts":
+        kernel.say(f"const A c{k}_{j} = is{k}_{j} ? count{k}[m{k} + {at}] : (A)1;")
 
 
 class _Tile:
@@ -195,6 +212,9 @@ class _Tile:
         self.together = axes[-1].together
 
     def write(self) -> None:
+        if self.axes[0].rolled:
+            self._roll()
+            return
         first = self.axes[0].pattern
         sums: dict[tuple[int, ...], str] = {}
         done: set[int] = set()
@@ -204,6 +224,31 @@ class _Tile:
                 if t not in done and first.hi[t] <= j + 1:
                     done.add(t)
                     self._put(t, sums)
+
+    def _roll(self) -> None:
+        """Row by row along the first axis: `open` sums wait for their next row, the oldest is finished by this one."""
+        kernel, window = self.kernel, self.axes[0].pattern.box
+        keys = [key for key in product(*(range(axis.pattern.tile) for axis in self.axes[1:])) if self._has_cells(key)]
+        name = {(k, key): "_".join(["open", str(k), *map(str, key)]) for k in range(window - 1) for key in keys}
+        for each in name.values():
+            kernel.say(f"Acc<A, V> {each} = filled<A, V>((A)-0.0);")
+        kernel.say(f"const int rows_here = min((int)length0, (int)positions0 - z0) + {window - 1};")
+        kernel.say('_Pragma("unroll 2")')
+        kernel.say("for (int j = 0; j < rows_here; ++j, s += step0) {")
+        _tile_cell(kernel, 0, self.axes[0].pattern, 0, "j")
+        terms = self._sums(1, (0,))
+        done = {key: kernel.let("_".join(["done", *map(str, key)]), f"{name[window - 2, key]} + {terms[key]}") for key in keys}
+        for k in reversed(range(1, window - 1)):
+            for key in keys:
+                kernel.say(f"{name[k, key]} = {name[k - 1, key]} + {terms[key]};")
+        for key in keys:
+            kernel.say(f"{name[0, key]} = {terms[key]};")
+        kernel.say(f"if (j >= {window - 1}) {{")
+        self._put(0, {(0, *key): value for key, value in done.items()})
+        kernel.say("++z0; d += jump0; } }")
+
+    def _has_cells(self, key: tuple[int, ...]) -> bool:
+        return all(axis.pattern.lo[t] < axis.pattern.hi[t] for axis, t in zip(self.axes[1:], key, strict=True))
 
     def _sums(self, a: int, at: tuple[int, ...]) -> dict[tuple[int, ...], str]:
         """The sums over axes a, a+1, … at these cells of the axes before: one per position of the tile."""
@@ -387,9 +432,9 @@ def staged_kernel(kernel: Kernel, loops: list[Loop], order: list[int], axis: Lin
     for i, value in _line(kernel, axis.reach, variant, "", lambda j: f"load<A, V>(line + {j})"):
         kernel.say(f"store(line{'' if in_place else ' + ROWS'} + {i}, {value});")
     work = kernel.lines
-    divide = first.of("x[u]", "(begins[2 * LINES + k] * count[at])" if counted else "", "false")
-    exact = "divided(x[u], (A)(begins[2 * LINES + k] * count[at]))" if counted else "divided(x[u], one)"
-    before = f"bool rare = false; const Acc<A, 1> q = {divide}; x[u] = rare ? {exact} : q;" if first.kind not in ("none", "scale") else f"x[u] = {divide};"
+    divide = first.of("x[u]", "((A)begins[2 * LINES + k] * count[at])" if counted else "", "false")
+    exact = divide.replace("quotient<false>", "quotient<true>")
+    before = f"bool rare = false; const Acc<A, 1> q = {divide}; if (rare) x[u] = {exact}; else x[u] = q;"
     if first.kind == "none":
         before = ""
     kernel.division = first

@@ -16,13 +16,20 @@ struct B16 { unsigned short bits; };
 #define PHASE(k) if (k) __syncthreads();
 #define SHARED(name, type) extern __shared__ double shared_[]; type* const name = reinterpret_cast<type*>(shared_)
 #define CONST_FN __device__ __forceinline__
-#define APART __device__ __noinline__
 CONST_FN float bits_to_float(u32 u) { return __uint_as_float(u); }
 CONST_FN u32 float_to_bits(float f) { return __float_as_uint(f); }
 CONST_FN float div_rn(float a, float b) { return __fdiv_rn(a, b); }
 CONST_FN double div_rn(double a, double b) { return __ddiv_rn(a, b); }
 CONST_FN float fma_rn(float a, float b, float c) { return __fmaf_rn(a, b, c); }
-CONST_FN float near_reciprocal(float d) { float r; asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(d)); return r; }
+CONST_FN double fine_reciprocal(double d) {
+    double r;
+    asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(d));
+    for (int k = 0; k < 3; ++k) r = __fma_rn(__fma_rn(-d, r, 1.0), r, r);
+    return r;
+}
+// The same pointer, but what was read through it before is forgotten: kept values would cost registers.
+template <class T> CONST_FN const T* afresh(const T* p) { asm volatile("mov.b64 %0, %0;" : "+l"(p)); return p; }
+CONST_FN float near_reciprocal(float d) { float r; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d)); return r; }
 CONST_FN float widen(F16 h) { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h.bits)); return f; }
 CONST_FN F16 narrow(float f, F16*) { F16 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.bits) : "f"(f)); return h; }
 #endif
@@ -88,24 +95,28 @@ template <class A, int V> CONST_FN Acc<A, V> divided(const Acc<A, V>& a, A d) {
     return q;
 }
 
-// a / d by r, the reciprocal of d, and one correction, without a branch. With an integer 1 <= d < 2^21 this is the correctly
-// rounded quotient, zeros' signs included, unless the quotient is tiny or a is infinite: then `rare` is set, and the thread
-// does all its work again with EXACT, which divides.
+// a / d for an integer 1 <= d < 2^21, without a branch or a call. By r, the reciprocal of d, and one correction this is the
+// correctly rounded quotient, zeros' signs included, unless the quotient is tiny or a is infinite: then `rare` is set, and
+// the thread does its work again with EXACT. That goes through double precision: a quotient of 24 bits by 21 bits is further
+// than 2^-46 from where float rounding turns, and the product here is nearer than 2^-50 to the quotient.
 template <bool EXACT, int V> CONST_FN Acc<float, V> quotient(const Acc<float, V>& a, float d, float r, bool& rare) {
-    if (EXACT) return divided(a, d);
     Acc<float, V> q;
+    const double fine = EXACT ? fine_reciprocal(d) : 0;
 #pragma unroll
     for (int k = 0; k < V; ++k) {
+        if (EXACT) {
+            q.v[k] = (float)((double)a.v[k] * fine);
+            continue;
+        }
         const float near = a.v[k] * r;
         q.v[k] = fma_rn(fma_rn(near, d, -a.v[k]), -r, near);
-        const float size = q.v[k] < 0 ? -q.v[k] : q.v[k];
-        rare |= !(size >= 7.888609e-31f) && a.v[k] != 0;
+        rare |= !(fabsf(q.v[k]) >= 7.888609e-31f) && a.v[k] != 0;
     }
     return q;
 }
 template <bool EXACT, int V> CONST_FN Acc<double, V> quotient(const Acc<double, V>& a, double d, double, bool&) { return divided(a, d); }
 
-// RN(1/d), or its neighbour's worth of error less than 2^-46 away: enough for `quotient`.
+// The reciprocal of d to within 2^-46 of a rounding error: enough for the correction above.
 CONST_FN float reciprocal(float d) {
     const float near = near_reciprocal(d);
     return fma_rn(fma_rn(-d, near, 1.0f), near, near);

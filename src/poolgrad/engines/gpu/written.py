@@ -19,10 +19,11 @@ from .view import Launch, Plan, View, dense
 
 __all__ = ["plan"]
 
-MOST_BOX = 320
+MOST_BOX = 100
 """Cells of a tile over all its axes."""
 
-REGISTERS = 120
+REGISTERS = 64
+LINE_REGISTERS = 120
 """What the values of a tile may take of a thread's registers."""
 
 
@@ -183,7 +184,7 @@ def _line(
         return _launch(kernel, text, "staged", prod(loop.n for loop in loops), source, out, LINES, shared)
     words = wide.itemsize // 4
     vector = widest
-    while vector > 1 and vector * words * (cut.open_cells + 12) > REGISTERS:
+    while vector > 1 and vector * words * (cut.open_cells + 12) > LINE_REGISTERS:
         vector //= 2
     loops = _narrowed(loops, vector)
     kernel = _kernel(source, out, wide, vector, division, accumulate)
@@ -205,29 +206,36 @@ def _tile(
     tables = tuple(sums.tables[which] for which, _, _ in axes)
     outer = prod(loop.n for loop in loops)
     inner_axis = widest == 1 and axes[-1][2] == 1
-    best: tuple[float, int, tuple[Pattern, ...]] | None = None
-    for vector in {widest, max(widest // 2, 1)}:
+    best: tuple[float, int, tuple[Pattern, ...], int] | None = None
+    for vector in sorted({widest, max(widest // 2, 1)}):
         for chosen in product(*(_patterns(table) for table in tables)):
-            together = inner_axis and chosen[-1].tile > 1
-            if together and not _stores_together(chosen[-1].tile, tables[-1], axes, loops, out):
+            if inner_axis and chosen[-1].tile > 1 and not _stores_together(chosen[-1].tile, tables[-1], axes, loops, out):
                 continue
-            cost = _cost(chosen, vector * wide.itemsize // 4, source.dtype.itemsize * vector, outer // vector, division)
-            if inner_axis and not together and chosen[-1].tile > 1:
-                continue
-            if cost is not None and (best is None or cost < best[0]):
-                best = (cost, vector, chosen)
+            for rolled in _rolls(chosen):
+                lanes = Lanes(vector * wide.itemsize // 4, source.dtype.itemsize * vector, outer // vector)
+                cost = _cost(chosen, rolled, lanes, division)
+                if cost is not None and (best is None or cost < best[0]):
+                    best = (cost, vector, chosen, rolled)
     if best is None:
         return None
-    _, vector, chosen = best
+    _, vector, chosen, rolled = best
     loops = _narrowed(loops, vector)
     kernel = _kernel(source, out, wide, vector, division, accumulate)
     rows = zip(axes, chosen, strict=True)
     described = [TileAxis(p, step, jump, _counts(sums, which, wide, division)) for (which, step, jump), p in rows]
-    if inner_axis and chosen[-1].tile > 1:
-        described[-1] = described[-1]._replace(together=True)
+    described[-1] = described[-1]._replace(together=inner_axis and chosen[-1].tile > 1)
+    described[0] = described[0]._replace(rolled=rolled)
     text = tile_kernel(kernel, loops, _order(loops, [jump for _, _, jump in axes]), described)
-    threads = prod(loop.n for loop in loops) * prod(-(-p.positions // p.tile) for p in chosen)
+    threads = prod(loop.n for loop in loops) * prod(-(-axis.pattern.positions // axis.length) for axis in described)
     return _launch(kernel, text, "tile", threads, source, out)
+
+
+def _rolls(chosen: tuple[Pattern, ...]) -> list[int]:
+    """Ways to take the first axis: 0, tile by tile; else so many positions row by row, if the windows slide by one row."""
+    first, n = chosen[0], chosen[0].positions
+    if first.tile > 1 or first.advance != 1 or first.box < 2 or len(chosen) < 2:
+        return [0]
+    return [0, *sorted({-(-n // parts) for parts in (1, 2, 3, 4, 8) if n >= 4 * first.box * parts or parts == 1})]
 
 
 def _patterns(table: Table) -> list[Pattern]:
@@ -243,19 +251,32 @@ def _stores_together(tile: int, table: Table, axes: list[tuple[int, int, int]], 
     return fits and all(step % tile == 0 for step in steps) and out.aligned % size == 0
 
 
-def _cost(chosen: tuple[Pattern, ...], words: int, load_bytes: int, lanes: int, division: Division) -> float | None:
+class Lanes(NamedTuple):
+    """What a thread's vector weighs: registers of accumulators, bytes of a load; and how many vectors there are."""
+
+    words: int
+    load: int
+    count: int
+
+
+def _cost(chosen: tuple[Pattern, ...], rolled: int, lanes: Lanes, division: Division) -> float | None:
     """Instructions per element of the result, roughly; None where a tile needs too many registers or too long a text."""
-    box, tile = prod(p.box for p in chosen), prod(p.tile for p in chosen)
-    if box > MOST_BOX or box + tile > 2 * MOST_BOX:
+    first, rest = chosen[0], chosen[1:]
+    slice_box, slice_tile = prod(p.box for p in rest), prod(p.tile for p in rest)
+    rows = rolled + first.box - 1 if rolled else first.box
+    box, tile = rows * slice_box, (rolled or first.tile) * slice_tile
+    text = slice_box * (2 if rolled else rows)
+    registers = slice_box * max(lanes.load // 4, 1) + (first.box if rolled else first.at_once) * slice_tile * lanes.words
+    if text > MOST_BOX or registers > REGISTERS:
         return None
-    slice_words = prod(p.box for p in chosen[1:]) * max(load_bytes // 4, 1)
-    open_words = chosen[0].at_once * prod(p.tile for p in chosen[1:]) * words
-    if slice_words + open_words > REGISTERS:
-        return None
-    divide = {"none": 0, "scale": 1, "one": 6, "counts": 7}[division.kind]
-    adds = sum(prod(p.tile for p in chosen[k:]) * prod(p.box for p in chosen[:k]) * 2 for k in range(len(chosen)))
-    each = words * (box * (1 + divide if division.first else 1) + adds + tile * (2 if division.first else 2 + divide))
-    threads = lanes * prod(-(-p.positions // p.tile) for p in chosen)
-    waste = prod(-(-p.positions // p.tile) * p.tile / p.positions for p in chosen)
-    crowd = max(1.0, 132 * 1536 / max(threads, 1)) ** 0.5
-    return (each + 60 + 3 * box + 3 * tile) / (tile * words) * waste * crowd
+    divide = {"none": 0, "scale": 1, "one": 6, "counts": 6}[division.kind]
+    per_cell = {"counts": 5}.get(division.kind, 0) + 6
+    adds = sum(prod(p.tile for p in rest[k:]) * prod(p.box for p in rest[:k]) * 2 for k in range(len(rest))) * rows + 2 * tile
+    lane_work = box * (1 + divide if division.first else 1) + adds + tile * (2 if division.first else 2 + divide)
+    work = lanes.words * lane_work + per_cell * box + 4 * tile + 60
+    threads = lanes.count * prod(-(-p.positions // p.tile) for p in rest) * -(-first.positions // (rolled or first.tile))
+    waste = prod(-(-p.positions // p.tile) * p.tile / p.positions for p in rest)
+    waste *= -(-first.positions // (rolled or first.tile)) * (rolled or first.tile) / first.positions
+    crowd = max(1.0, 132 * 1024 / max(threads, 1)) ** 0.5
+    large = max(1.0, registers / 40, text / 24) ** 0.5
+    return work / (tile * lanes.words) * waste * crowd * large

@@ -23,12 +23,14 @@ import numpy.typing as npt
 from ...tables import BLOCK
 from .pattern import Pattern, Variant
 
-__all__ = ["THREADS", "Division", "Kernel", "Loop", "line_kernel", "staged_kernel", "tile_kernel"]
+__all__ = ["LINES", "THREADS", "Division", "Kernel", "LineAxis", "Loop", "TileAxis", "line_kernel", "spread_kernel", "staged_kernel", "tile_kernel"]
 
 Array = npt.NDArray[Any]
 
 THREADS = 128
 LINES = 64
+AHEAD = 0
+"""Cells of a line that are asked for before they are needed."""
 
 
 class Loop(NamedTuple):
@@ -92,13 +94,16 @@ class Kernel:
     def divides_last(self) -> bool:
         return self.division.kind != "none" and not self.division.first
 
-    def text(self, name: str, total: int) -> str:
-        """The kernel: the work in straight lines, and once more with exact division for the thread that met a rare number."""
+    def text(self, name: str, total: int, exact: bool = False) -> str:
+        """The kernel: the work in straight lines, and once more with exact division for the thread that met a rare number.
+
+        `exact` divides so from the start: fewer instructions to compile, more to execute.
+        """
         names = ["source", "out", "total", *(parameter.split()[-1] for parameter in self.parameters)]
         kinds = ["const SRC* __restrict__ source", "DST* __restrict__ out", "i64 total", *self.parameters]
         taken, given = ", ".join(kinds), ", ".join(names)
         again_given = given.replace("source", "afresh(source)", 1)
-        again = self.division.kind in ("one", "counts") and not self.accumulate and self.wide == "float"
+        again = self.division.kind in ("one", "counts") and not self.accumulate and self.wide == "float" and not exact
         body = "\n".join(self.lines)
         return (
             f"{self.types(total)}template <bool EXACT> CONST_FN bool work({taken}) {{\n    bool rare = false;\n"
@@ -233,9 +238,17 @@ class _Tile:
         for each in name.values():
             kernel.say(f"Acc<A, V> {each} = filled<A, V>((A)-0.0);")
         kernel.say(f"const int rows_here = min((int)length0, (int)positions0 - z0) + {window - 1};")
+        cells = list(product((0,), *(range(axis.pattern.box) for axis in self.axes[1:])))
+        for at in cells:
+            kernel.say(f"Pack<SRC, V> {self._ahead(at)} = {self._load(at, '(u32)m0 < (u32)rows0')};")
         kernel.say('_Pragma("unroll 2")')
-        kernel.say("for (int j = 0; j < rows_here; ++j, s += step0) {")
+        kernel.say("for (int j = 0; j < rows_here; ++j) {")
         _tile_cell(kernel, 0, self.axes[0].pattern, 0, "j")
+        for at in cells:
+            kernel.let(f"x{self._name(at)}", f"widened<A, V>({self._ahead(at)})")
+        kernel.say("s += step0; const bool more = j + 1 < rows_here && (u32)(m0 + j + 1) < (u32)rows0;")
+        for at in cells:
+            kernel.say(f"{self._ahead(at)} = {self._load(at, 'more')};")
         terms = self._sums(1, (0,))
         done = {key: kernel.let("_".join(["done", *map(str, key)]), f"{name[window - 2, key]} + {terms[key]}") for key in keys}
         for k in reversed(range(1, window - 1)):
@@ -267,11 +280,20 @@ class _Tile:
                     key = (t, *inner)
                     sums[key] = term if j == pattern.lo[t] else self.kernel.let(f"t{len(self.kernel.names)}", f"{sums[key]} + {term}")
 
-    def _cell(self, at: tuple[int, ...]) -> str:
-        there = " && ".join(f"is{k}_{j}" for k, j in enumerate(at))
+    def _name(self, at: tuple[int, ...]) -> str:
+        return "e" + "_".join(map(str, at))
+
+    def _ahead(self, at: tuple[int, ...]) -> str:
+        return "ahead" + self._name(at)
+
+    def _load(self, at: tuple[int, ...], first: str) -> str:
+        there = " && ".join([first, *(f"is{k}_{j}" for k, j in enumerate(at) if k)])
         offset = " + ".join(f"{j} * step{k}" for k, j in enumerate(at))
-        name = "e" + "_".join(map(str, at))
-        raw = self.kernel.let(f"x{name}", f"load_if<A, V>({there}, s + ({offset}))")
+        return f"raw_if<V>({there}, s + ({offset}))"
+
+    def _cell(self, at: tuple[int, ...]) -> str:
+        name = self._name(at)
+        raw = self.kernel.let(f"x{name}", f"widened<A, V>({self._load(at, f'is0_{at[0]}')})")
         if not self.kernel.divides_first:
             return raw
         d = "(" + " * ".join(["common", *(f"c{k}_{j}" for k, j in enumerate(at))]) + ")"
@@ -318,6 +340,23 @@ class _Tile:
         kernel.say(f"Acc<A, {width}> w; " + " ".join(f"w.v[{k}] = ({value}).v[0];" for k, value in enumerate(values)))
         old = f"load<A, {width}>({place}) + " if kernel.accumulate else ""
         kernel.say(f"store({place}, {old}w); }}")
+
+
+def spread_kernel(kernel: Kernel, step: int, positions: int, total: int) -> str:
+    """One source cell to each run of `positions` contiguous elements; a thread's vector may reach into the next run."""
+    kernel.argument("i64", "step", step)
+    kernel.argument("i64", "positions", positions)
+    width, kernel.vector = kernel.vector, 1
+    kernel.say(f"const i64 begin = (i64)index * {width}; const INDEX run = (INDEX)begin / (INDEX)positions;")
+    kernel.say("const int at = (int)(begin - (i64)run * positions);")
+    kernel.say("const SRC* s = source + (i64)run * step;")
+    for name, place, there in (("here", "s", "true"), ("next", "s + step", f"at + {width} > positions")):
+        value = f"load_if<A, 1>({there}, {place})"
+        kernel.let(name, kernel.division.of(value, "") if kernel.division.kind != "none" else value)
+    kernel.say(f"Acc<A, {width}> w; _Pragma(\"unroll\") for (int k = 0; k < {width}; ++k) w.v[k] = (at + k < positions ? here : next).v[0];")
+    old = f"load<A, {width}>(out + begin) + " if kernel.accumulate else ""
+    kernel.say(f"store(out + begin, {old}w);")
+    return kernel.text("spread", total * width)
 
 
 class Cells:
@@ -382,7 +421,7 @@ def line_kernel(kernel: Kernel, loops: list[Loop], order: list[int], axis: LineA
         for i, value in _line(kernel, axis.reach, variant, f"k{k}_", lambda j: f"load<A, V>(s + {j} * {step})"):
             kernel.finish(f"d + {i} * {jump}", value, f"(common * count[z + {i}])")
         kernel.say("}")
-    return kernel.text("line", total)
+    return kernel.text("line", total, exact=True)
 
 
 class LineAxis(NamedTuple):
@@ -397,15 +436,15 @@ class LineAxis(NamedTuple):
 
 
 def _line(kernel: Kernel, reach: tuple[int, ...], variant: Variant, tag: str, fetch: Any) -> Iterator[tuple[int, str]]:
-    """The sums of one line, position by position; cells are fetched as they are needed."""
-    cells, fetched = Cells(kernel, reach, tag), 0
+    """The sums of one line, position by position; cells are fetched a little before they are needed."""
+    cells, fetched, end = Cells(kernel, reach, tag), 0, max(variant.hi)
     for i, (lo, hi) in enumerate(zip(variant.lo, variant.hi, strict=True)):
-        for j in range(max(fetched, lo), hi):
-            value = fetch(j)
+        for j in range(max(fetched, lo), min(hi + AHEAD, end)):
+            value = kernel.let(f"x{tag}{j}", fetch(j))
             if kernel.divides_first:
                 value = kernel.division.of(value, f"(common * count[m + {j}])")
             kernel.let(f"c{tag}{j}", value)
-        fetched = max(fetched, hi)
+        fetched = max(fetched, min(hi + AHEAD, end))
         yield i, cells.interval(0, lo, hi) if lo < hi else "filled<A, V>((A)0)"
 
 
@@ -432,11 +471,8 @@ def staged_kernel(kernel: Kernel, loops: list[Loop], order: list[int], axis: Lin
     for i, value in _line(kernel, axis.reach, variant, "", lambda j: f"load<A, V>(line + {j})"):
         kernel.say(f"store(line{'' if in_place else ' + ROWS'} + {i}, {value});")
     work = kernel.lines
-    divide = first.of("x[u]", "((A)begins[2 * LINES + k] * count[at])" if counted else "", "false")
-    exact = divide.replace("quotient<false>", "quotient<true>")
-    before = f"bool rare = false; const Acc<A, 1> q = {divide}; if (rare) x[u] = {exact}; else x[u] = q;"
-    if first.kind == "none":
-        before = ""
+    divide = first.of("x[u]", "((A)begins[2 * LINES + k] * count[at])", "true")
+    before = "" if first.kind == "none" else f"x[u] = {divide};"
     kernel.division = first
     taken = ", ".join(["const SRC* __restrict__ source", "DST* __restrict__ out", "i64 total", *kernel.parameters])
     one = "const A one = (A)one_, r = (A)r_;" if first.kind in ("one", "scale") else ""
@@ -456,6 +492,7 @@ STAGED = """%(types)sextern "C" __global__ void __launch_bounds__(%(lines)d) sta
     A* const cells = reinterpret_cast<A*>(begins + 3 * LINES);
     const i64 block0 = (i64)blockIdx.x * LINES;
     const int t = threadIdx.x;
+    bool rare = false;
     %(one)s
     PHASE(0) {
         INDEX index = (INDEX)(block0 + t);

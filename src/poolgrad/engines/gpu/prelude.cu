@@ -39,6 +39,7 @@ CONST_FN double widen(double x) { return x; }
 CONST_FN float widen(B16 b) { return bits_to_float((u32)b.bits << 16); }
 CONST_FN float narrow(float x, float*) { return x; }
 CONST_FN double narrow(double x, double*) { return x; }
+CONST_FN double narrow(float x, double*) { return x; }
 
 CONST_FN B16 narrow(float f, B16*) {
 #if !defined(POOLGRAD_HOST) && __CUDA_ARCH__ >= 800
@@ -69,16 +70,27 @@ template <class A, int V> CONST_FN Acc<A, V> operator+(const Acc<A, V>& a, const
     return t;
 }
 
-template <class A, int V, class T> CONST_FN Acc<A, V> load(const T* p) {
-    const Pack<T, V> raw = *reinterpret_cast<const Pack<T, V>*>(p);
+template <class A, int V, class T> CONST_FN Acc<A, V> widened(const Pack<T, V>& raw) {
     Acc<A, V> t;
 #pragma unroll
     for (int k = 0; k < V; ++k) t.v[k] = widen(raw.v[k]);
     return t;
 }
 
+template <int V, class T> CONST_FN Pack<T, V> raw_if(bool there, const T* p) {
+    Pack<T, V> raw;
+#pragma unroll
+    for (int k = 0; k < V; ++k) raw.v[k] = narrow(-0.0f, (T*)0);
+    if (there) raw = *reinterpret_cast<const Pack<T, V>*>(p);
+    return raw;
+}
+
+template <class A, int V, class T> CONST_FN Acc<A, V> load(const T* p) {
+    return widened<A, V>(*reinterpret_cast<const Pack<T, V>*>(p));
+}
+
 template <class A, int V, class T> CONST_FN Acc<A, V> load_if(bool there, const T* p) {
-    return there ? load<A, V>(p) : filled<A, V>((A)-0.0);
+    return widened<A, V>(raw_if<V>(there, p));
 }
 
 template <class A, int V, class T> CONST_FN void store(T* p, const Acc<A, V>& t) {

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...tables import BLOCK, Sums, Table
-from .emit import LINES, THREADS, Division, Kernel, LineAxis, Loop, TileAxis, line_kernel, staged_kernel, tile_kernel
+from .emit import LINES, THREADS, Division, Kernel, LineAxis, Loop, TileAxis, line_kernel, spread_kernel, staged_kernel, tile_kernel
 from .general import prelude
 from .pattern import Pattern, Variants, is_regular, pattern, variants
 from .view import Launch, Plan, View, dense
@@ -22,7 +22,7 @@ __all__ = ["plan"]
 MOST_BOX = 100
 """Cells of a tile over all its axes."""
 
-REGISTERS = 64
+REGISTERS = 80
 LINE_REGISTERS = 120
 """What the values of a tile may take of a thread's registers."""
 
@@ -40,6 +40,8 @@ def plan(sums: Sums, source: View, out: View, spatial: tuple[int, ...], wide: np
     division = _division(sums, wide)
     if steps is None or division is None:
         return None
+    if division.first and division.kind != "counts" and (made := _spread(sums, source, out, spatial, wide, division, accumulate)):
+        return Plan((made,), ())
     launches, scratch, now = [], [], source
     for k, step in enumerate(steps):
         last = k + 1 == len(steps)
@@ -56,6 +58,26 @@ def plan(sums: Sums, source: View, out: View, spatial: tuple[int, ...], wide: np
         launches.append(made)
         now = after
     return Plan(tuple(launches), tuple(scratch))
+
+
+def _spread(
+    sums: Sums, source: View, out: View, spatial: tuple[int, ...], wide: np.dtype[Any], division: Division, accumulate: bool
+) -> Launch | None:
+    """The gradient of global pooling where the pooled axes are contiguous: one cell fills one run of the result."""
+    if any(table.rows != 1 or (table.lo != 0).any() or (table.hi != 1).any() for table in sums.tables):
+        return None
+    run = 1
+    for position in sorted(spatial, key=lambda p: out.strides[p]):
+        if out.strides[position] != run:
+            return None
+        run *= out.shape[position]
+    loops = _merged([Loop(out.shape[p], source.strides[p], out.strides[p]) for p in range(len(out.shape)) if p not in spatial])
+    width = 16 // out.dtype.itemsize
+    if len(loops) != 1 or loops[0].out != run or run < width or out.size % width or out.aligned % 16:
+        return None
+    kernel = _kernel(source, out, wide, width, division, accumulate)
+    text = spread_kernel(kernel, loops[0].source, run, out.size // width)
+    return _launch(kernel, text, "spread", out.size // width, source, out)
 
 
 def _steps(tables: tuple[Table, ...]) -> list[Step] | None:
@@ -207,7 +229,7 @@ def _tile(
     outer = prod(loop.n for loop in loops)
     inner_axis = widest == 1 and axes[-1][2] == 1
     best: tuple[float, int, tuple[Pattern, ...], int] | None = None
-    for vector in sorted({widest, max(widest // 2, 1)}):
+    for vector in sorted({widest, max(widest // 2, 1), max(widest // 4, 1)}):
         for chosen in product(*(_patterns(table) for table in tables)):
             if inner_axis and chosen[-1].tile > 1 and not _stores_together(chosen[-1].tile, tables[-1], axes, loops, out):
                 continue
@@ -266,7 +288,7 @@ def _cost(chosen: tuple[Pattern, ...], rolled: int, lanes: Lanes, division: Divi
     rows = rolled + first.box - 1 if rolled else first.box
     box, tile = rows * slice_box, (rolled or first.tile) * slice_tile
     text = slice_box * (2 if rolled else rows)
-    registers = slice_box * max(lanes.load // 4, 1) + (first.box if rolled else first.at_once) * slice_tile * lanes.words
+    registers = slice_box * max(lanes.load // 4, 1) * (2 if rolled else 1) + (first.box if rolled else first.at_once) * slice_tile * lanes.words
     if text > MOST_BOX or registers > REGISTERS:
         return None
     divide = {"none": 0, "scale": 1, "one": 6, "counts": 6}[division.kind]
@@ -278,5 +300,5 @@ def _cost(chosen: tuple[Pattern, ...], rolled: int, lanes: Lanes, division: Divi
     waste = prod(-(-p.positions // p.tile) * p.tile / p.positions for p in rest)
     waste *= -(-first.positions // (rolled or first.tile)) * (rolled or first.tile) / first.positions
     crowd = max(1.0, 132 * 1024 / max(threads, 1)) ** 0.5
-    large = max(1.0, registers / 40, text / 24) ** 0.5
-    return work / (tile * lanes.words) * waste * crowd * large
+    large = max(1.0, registers / 48, text / 48) ** 0.5
+    return (work / (tile * lanes.words) + 12 * box / tile) * waste * crowd * large

@@ -33,7 +33,7 @@ HOST = r"""
 #define __global__
 #define __device__
 #define __restrict__
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 #define CONST_FN static inline
 struct Index { long long x; };
 static Index blockIdx, blockDim, threadIdx, gridDim;
@@ -72,6 +72,9 @@ class Host:
     def current(self) -> Any:
         return nullcontext()
 
+    def is_capturing(self, stream: int) -> bool:
+        return False
+
     def kernel(self, source: str, name: str, shared: int = 0) -> Any:
         assert shared <= 1 << 18
         found = self._kernels.get((source, name))
@@ -104,7 +107,7 @@ def _runner(source: str) -> str:
     import re
 
     text = ""
-    for name, parameters in re.findall(r'extern "C" __global__ void __launch_bounds__\(\d+\) (\w+)\(\s*([^{]*?)\) \{', source):
+    for name, parameters in re.findall(r'extern "C" __global__ void __launch_bounds__\([\d, ]+\) (\w+)\(\s*([^{]*?)\) \{', source):
         kinds = [re.sub(r"__restrict__|\b\w+$", "", part.strip()).strip() for part in parameters.split(",")]
         if any("," in part and "*" in part for part in kinds):
             raise ValueError(parameters)

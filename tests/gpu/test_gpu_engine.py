@@ -32,12 +32,12 @@ POOLS = {
     "3x4 s1 same": Pool((R(11, 3, stride=1, padding="same"), R(12, 4, stride=1, padding="same"))),
     "global": Pool((R(7, 7), R(6, 6))),
     "15x13 same": Pool((R(40, 15, stride=1, padding="same"), R(33, 13, stride=1, padding="same"))),
-    "63x40 same": Pool((R(100, 63, stride=1, padding="same"), R(70, 40, stride=1, padding="same"))),
+    "63x40 same": Pool((R(70, 63, stride=1, padding="same"), R(50, 40, stride=1, padding="same"))),
     "three levels": Pool((R(90, 80, stride=1), R(20, 3))),
     "2x2x3": Pool((R(8, 2), R(6, 2), R(9, 3))),
     "3x3x2 same": Pool((R(8, 3, stride=1, padding="same"), R(7, 3, stride=1, padding="same"), R(6, 2, stride=1, padding="same"))),
-    "9x9x9 same": Pool((R(20, 9, stride=1, padding="same"), R(18, 9, stride=1, padding="same"), R(19, 9, stride=1, padding="same"))),
-    "long line": Pool((R(600, 21, stride=1, padding="same"),)),
+    "9x9x9 same": Pool((R(14, 9, stride=1, padding="same"), R(12, 9, stride=1, padding="same"), R(11, 9, stride=1, padding="same"))),
+    "long line": Pool((R(400, 21, stride=1, padding="same"),)),
     "gaps": Pool((R(13, 2, stride=3), R(17, 2, stride=5, padding=(1, 1)))),
     "dilated": Pool((R(23, 3, stride=2, dilation=2), R(17, 3, stride=1, dilation=3, padding=2))),
     "adaptive": Pool((Axis.adaptive(13, 5), Axis.adaptive(20, 7))),
@@ -115,9 +115,10 @@ def check(pool: Pool, layout: str, dtype: Any, forwards: bool, accumulate: bool 
 @pytest.mark.parametrize("name", POOLS)
 def test_general_kernels(name: str, dtype: Any) -> None:
     pool = POOLS[name]
-    for layout in LAYOUTS[len(pool.axes)]:
+    for k, layout in enumerate(LAYOUTS[len(pool.axes)]):
         check(pool, layout, dtype, False)
-        check(pool, layout, dtype, True)
+        if k < 2:
+            check(pool, layout, dtype, True)
     check(pool, LAYOUTS[len(pool.axes)][0], dtype, False, accumulate=True)
 
 
@@ -131,4 +132,195 @@ def test_written_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
             check(pool, layout, dtype, False)
         check(pool, layout, DTYPES[k % 2], True)
     check(pool, layout, DTYPES[0], False, accumulate=True)
+    poolgrad.ops._calls.clear()
+
+
+CASE = Pool((R(40, 3, stride=2, padding="same"), R(36, 5, stride=1, padding="same")))
+"""Large enough for kernels of its own."""
+
+
+def case_arrays(dtype: Any = np.float32) -> tuple[Array, Array]:
+    dy = random(3, placed(CASE, "NHWC", CASE.output_size, 4, 16), np.dtype(dtype))
+    return dy, expected(CASE, dy, np.zeros(placed(CASE, "NHWC", CASE.input_size, 4, 16), dy.dtype), "NHWC", False)
+
+
+def test_any_strides_and_alignment() -> None:
+    dy, want = case_arrays()
+    wide = torch.zeros([2 * n + 1 for n in dy.shape], device="cuda")
+    view = wide[tuple(slice(1, None, 2) for _ in dy.shape)]
+    view.copy_(to_torch(dy))
+    turned = to_torch(np.ascontiguousarray(dy.transpose(3, 1, 0, 2))).permute(2, 1, 3, 0)
+    shifted = torch.zeros(dy.size + 1, device="cuda")[1:].view(dy.shape)
+    shifted.copy_(to_torch(dy))
+    for tensor in (view, turned, shifted):
+        assert same_bits(from_torch(poolgrad.gradient(CASE, tensor, layout="NHWC").contiguous()), want)
+    out = torch.zeros(want.size + 3, device="cuda")[3:].view(want.shape)
+    assert poolgrad.gradient(CASE, to_torch(dy), layout="NHWC", out=out) is out
+    assert same_bits(from_torch(out), want)
+
+
+def test_broadcast_source() -> None:
+    dy = torch.ones((), device="cuda").expand(placed(CASE, "NHWC", CASE.output_size, 4, 16))
+    want = expected(CASE, dy.cpu().numpy(), np.zeros(placed(CASE, "NHWC", CASE.input_size, 4, 16), np.float32), "NHWC", False)
+    got = poolgrad.gradient(CASE, dy, layout="NHWC")
+    assert got.is_contiguous()
+    assert same_bits(from_torch(got), want)
+
+
+def test_memory_format_is_kept() -> None:
+    dy, want = case_arrays()
+    last = to_torch(dy).permute(0, 3, 1, 2)
+    got = poolgrad.gradient(CASE, last, layout="NCHW")
+    assert got.is_contiguous(memory_format=torch.channels_last)
+    assert same_bits(from_torch(got.permute(0, 2, 3, 1).contiguous()), want)
+
+
+def test_current_stream_and_graph() -> None:
+    dy, want = case_arrays()
+    held, stream = torch.zeros(dy.shape, device="cuda"), torch.cuda.Stream()
+    fresh, old = to_torch(dy), torch.zeros(want.shape, device="cuda")
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(50_000_000)
+        held.copy_(fresh)
+        got = poolgrad.gradient(CASE, held, layout="NHWC")
+        assert not stream.query(), "the call waited for the device"
+    stream.synchronize()
+    assert same_bits(from_torch(got), want)
+    poolgrad.ops._calls.clear()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):  # the first call of its kind: tables and kernels are made although the stream is capturing
+        made = poolgrad.gradient(CASE, held, layout="NHWC")
+        poolgrad.gradient(CASE, held, layout="NHWC", out=old, accumulate=True)
+    for k in (1, 2):
+        held.copy_(fresh * k)
+        graph.replay()
+    want2 = expected(CASE, dy * np.float32(2), np.zeros_like(want), "NHWC", False)
+    assert same_bits(from_torch(made), want2)
+    assert same_bits(from_torch(old), (want + np.float32(0)) + want2)
+
+
+def test_long_axes_scratch_on_streams() -> None:
+    pool = Pool((R(64, 15, stride=1, padding="same"), R(64, 15, stride=1, padding="same")))
+    dy = random(4, (4, 64, 64, 8), np.dtype(np.float32))
+    want = expected(pool, dy, np.zeros_like(dy), "NHWC", False)
+    streams = [torch.cuda.Stream() for _ in range(4)]
+    source, got = to_torch(dy), []
+    torch.cuda.synchronize()
+    for stream in streams:
+        with torch.cuda.stream(stream):
+            got += [poolgrad.gradient(pool, source, layout="NHWC") for _ in range(3)]
+    torch.cuda.synchronize()
+    assert all(same_bits(from_torch(answer), want) for answer in got)
+
+
+def test_oracle() -> None:
+    pool = Pool((R(9, 3, stride=2, padding="same"), R(7, 2, stride=1)))
+    dy = np.random.default_rng(5).integers(-8, 9, placed(pool, "NHWC", pool.output_size)).astype(np.float64) * 36
+    got = poolgrad.gradient(pool, torch.from_numpy(dy).cuda(), layout="NHWC")
+    assert same_bits(got.cpu().numpy(), exact.gradient(pool, dy, layout="NHWC"))
+
+
+def test_regions() -> None:
+    pool = Pool((R(90, 21, stride=1, padding="same"), R(14, 3, stride=2, padding="same")))
+    dy = random(6, placed(pool, "NHWC", pool.output_size), np.dtype(np.float32))
+    whole = expected(pool, dy, np.zeros(placed(pool, "NHWC", pool.input_size), np.float32), "NHWC", False)
+    for region in ([slice(0, 31), slice(2, 9)], [slice(31, 90), slice(0, 14)]):
+        part = to_torch(np.ascontiguousarray(dy[:, pool.cells_for(region)[0], pool.cells_for(region)[1]]))
+        got = poolgrad.gradient(pool, part, layout="NHWC", region=region)
+        assert same_bits(from_torch(got), whole[:, region[0], region[1]])
+
+
+def test_more_than_two_to_the_31() -> None:
+    free, _ = torch.cuda.mem_get_info()
+    if free < 14 << 30:
+        pytest.skip("needs 14 GiB of device memory")
+    dy = torch.randn(1, 16500, 16500, 2, device="cuda", dtype=torch.bfloat16)
+    dx = poolgrad.avg_pool_grad(dy, (1, 33000, 33000, 2), 2)
+    for a in range(0, 16500, 4125):
+        want = (dy[:, a : a + 4125] * 0.25).repeat_interleave(2, 1).repeat_interleave(2, 2)
+        assert torch.equal(dx[:, 2 * a : 2 * a + 8250], want)
+
+
+def test_refusals() -> None:
+    x = torch.ones(1, 8, 8, 2, device="cuda")
+    with pytest.raises(PoolGradTypeError, match="int32"):
+        poolgrad.avg_pool(x.int(), 2)
+    with pytest.raises(PoolGradTypeError, match="requires grad"):
+        poolgrad.avg_pool(x.clone().requires_grad_(), 2)
+    with pytest.raises(PoolGradTypeError, match="out must be a PyTorch array on the GPU"):
+        poolgrad.avg_pool(x, 2, out=np.zeros((1, 4, 4, 2), np.float32))
+    with pytest.raises(PoolGradTypeError, match="out must be a PyTorch array on the GPU"):
+        poolgrad.avg_pool(x, 2, out=torch.zeros(1, 4, 4, 2))
+    with pytest.raises(PoolGradTypeError, match="NumPy"):
+        poolgrad.avg_pool(np.zeros((1, 8, 8, 2), np.float32), 2, out=x)
+    with pytest.raises(PoolGradValueError, match="shape"):
+        poolgrad.avg_pool(x, 2, out=torch.zeros(1, 4, 4, 3, device="cuda"))
+    with pytest.raises(PoolGradTypeError, match="dtype"):
+        poolgrad.avg_pool(x, 2, out=torch.zeros(1, 4, 4, 2, device="cuda", dtype=torch.float16))
+    with pytest.raises(PoolGradValueError, match="share memory"):
+        poolgrad.avg_pool(x, 1, out=x)
+    with pytest.raises(PoolGradValueError, match="overlap itself"):
+        poolgrad.avg_pool(x, 2, out=torch.zeros((), device="cuda").expand(1, 4, 4, 2))
+    with pytest.raises(PoolGradMemoryError, match="does not fit the device"):
+        poolgrad.adaptive_avg_pool(x.expand(1 << 20, 8, 8, 2), (300, 300))
+
+
+def test_nothing_to_do() -> None:
+    assert poolgrad.avg_pool(torch.zeros(0, 8, 8, 2, device="cuda"), 2).shape == (0, 4, 4, 2)
+    assert poolgrad.avg_pool_grad(torch.zeros(2, 4, 4, 0, device="cuda"), (2, 8, 8, 0), 2).shape == (2, 8, 8, 0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_cupy(dtype: Any) -> None:
+    cupy = pytest.importorskip("cupy")
+    dy, want = case_arrays(dtype)
+    try:
+        source = cupy.asarray(dy)
+    except (TypeError, ValueError):
+        pytest.skip(f"this CuPy has no {dtype}")
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        got = poolgrad.gradient(CASE, source, layout="NHWC")
+        twice = poolgrad.gradient(CASE, source, layout="NHWC", out=cupy.zeros_like(got), accumulate=True)
+        stream.synchronize()
+    assert isinstance(got, cupy.ndarray)
+    assert same_bits(cupy.asnumpy(got), want)
+    assert twice.shape == want.shape
+    assert same_bits(cupy.asnumpy(poolgrad.gradient(CASE, source.transpose(3, 1, 2, 0), layout="CHWN")).transpose(3, 1, 2, 0), want)
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
+def test_jax(dtype: Any) -> None:
+    jax = pytest.importorskip("jax")
+    if jax.default_backend() != "gpu":
+        pytest.skip("JAX sees no GPU")
+    dy, want = case_arrays(dtype)
+    source = jax.device_put(dy)
+    got = poolgrad.gradient(CASE, source, layout="NHWC")
+    assert isinstance(got, jax.Array)
+    again = [poolgrad.gradient(CASE, source + 0, layout="NHWC") for _ in range(5)]
+    assert same_bits(np.asarray(got), want)
+    assert all(same_bits(np.asarray(answer), want) for answer in again)
+    long = Pool((R(64, 15, stride=1, padding="same"),) * 2)
+    x = random(8, (2, 64, 64, 8), np.dtype(dtype))
+    answers = [poolgrad.gradient(long, jax.device_put(x), layout="NHWC") for _ in range(5)]
+    wanted = expected(long, x, np.zeros_like(x), "NHWC", False)
+    assert all(same_bits(np.asarray(answer), wanted) for answer in answers)
+    with pytest.raises(PoolGradTypeError, match="JAX arrays cannot be written to"):
+        poolgrad.gradient(CASE, source, layout="NHWC", out=got)
+    with pytest.raises(PoolGradTypeError):
+        jax.jit(lambda a: poolgrad.avg_pool(a, 2))(source)
+
+
+def test_a_seeded_bug_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An order of additions that is not the contract's gives other bits."""
+    from poolgrad.engines.gpu import emit
+
+    real: Callable[..., str] = emit.Cells.down
+    monkeypatch.setattr(emit.Cells, "down", emit.Cells.up)
+    assert real is not emit.Cells.up
+    monkeypatch.setattr(gpu, "WORTH_WRITING", 0)
+    poolgrad.ops._calls.clear()
+    with pytest.raises(AssertionError):
+        check(POOLS["15x13 same"], "NHWC", DTYPES[0], False)
     poolgrad.ops._calls.clear()

@@ -42,6 +42,9 @@ class Bound:
     def run(self, pointers: list[int], stream: int) -> None:
         """Launch on `stream`; `pointers` are those of the source, the result and the scratch."""
         with self.device.current():
+            if self.device.is_capturing(stream):
+                for table in self._tables:
+                    table.pinned = True
             for kernel, grid, block, shared, packed, holes in self._launches:
                 arguments = bytearray(packed)
                 for at, which in holes:

@@ -175,6 +175,12 @@ class Device:
                 self._kernels[source, name] = found
         return found
 
+    def is_capturing(self, stream: int) -> bool:
+        """Whether what is put on `stream` now goes into a graph."""
+        status = ctypes.c_int()
+        self._call("cuStreamIsCapturing", ctypes.c_void_p(stream), ctypes.byref(status))
+        return status.value != 0
+
     def event(self, stream: int) -> ctypes.c_void_p:
         """A mark at the present end of `stream`."""
         mark = ctypes.c_void_p()
@@ -196,15 +202,14 @@ class Device:
         return Table(self, np.ascontiguousarray(table))
 
     def launch(self, kernel: ctypes.c_void_p, grid: int, block: int, shared: int, stream: int, arguments: bytes) -> None:
-        size = ctypes.c_size_t(len(arguments))
-        extra = (ctypes.c_void_p * 5)(
-            LAUNCH_BUFFER, ctypes.cast(arguments, ctypes.c_void_p), LAUNCH_SIZE, ctypes.cast(ctypes.byref(size), ctypes.c_void_p), 0
-        )
+        size, packed = ctypes.c_size_t(len(arguments)), ctypes.c_char_p(arguments)
+        places = (ctypes.cast(packed, ctypes.c_void_p), LAUNCH_SIZE, ctypes.cast(ctypes.byref(size), ctypes.c_void_p), 0)
+        extra = (ctypes.c_void_p * 5)(LAUNCH_BUFFER, *places)
         self._call("cuLaunchKernel", kernel, grid, 1, 1, block, 1, 1, shared, ctypes.c_void_p(stream), None, extra)
 
 
 class Table:
-    """A small array on the device."""
+    """A small array on the device, freed with this handle unless a captured graph may still read it."""
 
     def __init__(self, device: Device, table: npt.NDArray[Any]) -> None:
         self._device, pointer = device, ctypes.c_uint64()
@@ -214,6 +219,13 @@ class Table:
             arguments = (ctypes.c_uint64(self.pointer), ctypes.c_void_p(table.ctypes.data), ctypes.c_size_t(table.nbytes))
             device._call("cuMemcpyHtoDAsync_v2", *arguments, device._stream)
             device._call("cuStreamSynchronize", device._stream)
+        self.pinned = False
+
+    def __del__(self) -> None:
+        if getattr(self, "pinned", True) or sys.is_finalizing():
+            return
+        with self._device._beside_captures():
+            self._device.cuda.cuMemFree_v2(ctypes.c_uint64(self.pointer))
 
 
 @cache

@@ -29,7 +29,9 @@ Array = npt.NDArray[Any]
 
 THREADS = 128
 LINES = 64
-AHEAD = 0
+BLOCKS = 4
+"""Blocks that a multiprocessor should hold at once: bounds the registers of a thread."""
+AHEAD = 16
 """Cells of a line that are asked for before they are needed."""
 
 
@@ -109,7 +111,7 @@ class Kernel:
             f"{self.types(total)}template <bool EXACT> CONST_FN bool work({taken}) {{\n    bool rare = false;\n"
             "    INDEX index = (INDEX)blockIdx.x * blockDim.x + threadIdx.x;\n    if (index >= total) return false;\n"
             f"{body}\n    return rare;\n}}\n"
-            + f'extern "C" __global__ void __launch_bounds__({THREADS}) {name}({taken}) {{\n'
+            + f'extern "C" __global__ void __launch_bounds__({THREADS}, {BLOCKS}) {name}({taken}) {{\n'
             + (f"    if (work<false>({given})) work<true>({again_given});\n}}\n" if again else f"    work<true>({given});\n}}\n")
         )
 
@@ -215,6 +217,7 @@ class _Tile:
     def __init__(self, kernel: Kernel, axes: list[TileAxis]) -> None:
         self.kernel, self.axes = kernel, axes
         self.together = axes[-1].together
+        self.hoists = False  # divisors that change only from row to row are kept
 
     def write(self) -> None:
         if self.axes[0].rolled:
@@ -241,9 +244,16 @@ class _Tile:
         cells = list(product((0,), *(range(axis.pattern.box) for axis in self.axes[1:])))
         for at in cells:
             kernel.say(f"Pack<SRC, V> {self._ahead(at)} = {self._load(at, '(u32)m0 < (u32)rows0')};")
+        self.hoists = kernel.divides_first and kernel.division.kind == "counts" and len(cells) <= 10
+        if self.hoists:
+            kernel.say("A row_count = (A)0; A " + ", ".join(f"d_{self._name(at)}, r_{self._name(at)}" for at in cells) + ";")
         kernel.say('_Pragma("unroll 2")')
         kernel.say("for (int j = 0; j < rows_here; ++j) {")
         _tile_cell(kernel, 0, self.axes[0].pattern, 0, "j")
+        if self.hoists:
+            kernel.say("if (c0_0 != row_count) { row_count = c0_0; " + " ".join(
+                f"d_{self._name(at)} = {self._divisor(at)}; r_{self._name(at)} = reciprocal(d_{self._name(at)});" for at in cells
+            ) + " }")
         for at in cells:
             kernel.let(f"x{self._name(at)}", f"widened<A, V>({self._ahead(at)})")
         kernel.say("s += step0; const bool more = j + 1 < rows_here && (u32)(m0 + j + 1) < (u32)rows0;")
@@ -296,8 +306,12 @@ class _Tile:
         raw = self.kernel.let(f"x{name}", f"widened<A, V>({self._load(at, f'is0_{at[0]}')})")
         if not self.kernel.divides_first:
             return raw
-        d = "(" + " * ".join(["common", *(f"c{k}_{j}" for k, j in enumerate(at))]) + ")"
-        return self.kernel.let(name, self.kernel.division.of(raw, d))
+        if self.hoists:
+            return self.kernel.let(name, f"quotient<EXACT>({raw}, d_{name}, r_{name}, rare)")
+        return self.kernel.let(name, self.kernel.division.of(raw, self._divisor(at)))
+
+    def _divisor(self, at: tuple[int, ...]) -> str:
+        return "(" + " * ".join(["common", *(f"c{k}_{j}" for k, j in enumerate(at))]) + ")"
 
     def _put(self, t: int, sums: dict[tuple[int, ...], str]) -> None:
         """Store what is finished: all positions of the tile at position t of its first axis."""
@@ -418,7 +432,7 @@ def line_kernel(kernel: Kernel, loops: list[Loop], order: list[int], axis: LineA
         kernel.argument("const A*", "count", axis.counts)
     for k, variant in enumerate(axis.variants):
         kernel.say(f"if (kind == {k}) {{")
-        for i, value in _line(kernel, axis.reach, variant, f"k{k}_", lambda j: f"load<A, V>(s + {j} * {step})"):
+        for i, value in _line(kernel, axis.reach, variant, f"k{k}_", lambda j: f"load<A, V>(s + {j} * {step})", AHEAD):
             kernel.finish(f"d + {i} * {jump}", value, f"(common * count[z + {i}])")
         kernel.say("}")
     return kernel.text("line", total, exact=True)
@@ -435,16 +449,16 @@ class LineAxis(NamedTuple):
     counts: Array | None
 
 
-def _line(kernel: Kernel, reach: tuple[int, ...], variant: Variant, tag: str, fetch: Any) -> Iterator[tuple[int, str]]:
+def _line(kernel: Kernel, reach: tuple[int, ...], variant: Variant, tag: str, fetch: Any, ahead: int = 0) -> Iterator[tuple[int, str]]:
     """The sums of one line, position by position; cells are fetched a little before they are needed."""
     cells, fetched, end = Cells(kernel, reach, tag), 0, max(variant.hi)
     for i, (lo, hi) in enumerate(zip(variant.lo, variant.hi, strict=True)):
-        for j in range(max(fetched, lo), min(hi + AHEAD, end)):
+        for j in range(max(fetched, lo), min(hi + ahead, end)):
             value = kernel.let(f"x{tag}{j}", fetch(j))
             if kernel.divides_first:
                 value = kernel.division.of(value, f"(common * count[m + {j}])")
             kernel.let(f"c{tag}{j}", value)
-        fetched = max(fetched, min(hi + AHEAD, end))
+        fetched = max(fetched, min(hi + ahead, end))
         yield i, cells.interval(0, lo, hi) if lo < hi else "filled<A, V>((A)0)"
 
 

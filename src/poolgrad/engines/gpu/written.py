@@ -23,7 +23,7 @@ MOST_BOX = 100
 """Cells of a tile over all its axes."""
 
 REGISTERS = 80
-LINE_REGISTERS = 120
+LINE_REGISTERS = 80
 """What the values of a tile may take of a thread's registers."""
 
 
@@ -295,10 +295,10 @@ def _cost(chosen: tuple[Pattern, ...], rolled: int, lanes: Lanes, division: Divi
     per_cell = {"counts": 5}.get(division.kind, 0) + 6
     adds = sum(prod(p.tile for p in rest[k:]) * prod(p.box for p in rest[:k]) * 2 for k in range(len(rest))) * rows + 2 * tile
     lane_work = box * (1 + divide if division.first else 1) + adds + tile * (2 if division.first else 2 + divide)
-    work = lanes.words * lane_work + per_cell * box + 4 * tile + 60
+    work = lanes.words * lane_work + per_cell * box + 4 * tile + 40
     threads = lanes.count * prod(-(-p.positions // p.tile) for p in rest) * -(-first.positions // (rolled or first.tile))
     waste = prod(-(-p.positions // p.tile) * p.tile / p.positions for p in rest)
     waste *= -(-first.positions // (rolled or first.tile)) * (rolled or first.tile) / first.positions
     crowd = max(1.0, 132 * 1024 / max(threads, 1)) ** 0.5
-    large = max(1.0, registers / 48, text / 48) ** 0.5
+    large = max(1.0, registers / 48, text / 48) ** 0.5 * (1 if rolled else max(1.0, tile * lanes.words / 16) ** 0.2)
     return (work / (tile * lanes.words) + 12 * box / tile) * waste * crowd * large

@@ -32,12 +32,13 @@ HOST = r"""
 #define POOLGRAD_HOST
 #define __global__
 #define __device__
+#define __forceinline__
 #define __restrict__
 #define __launch_bounds__(...)
 #define CONST_FN static inline
 struct Index { long long x; };
 static Index blockIdx, blockDim, threadIdx, gridDim;
-static inline int min(int a, int b) { return a < b ? a : b; }
+template <class T> static T min(T a, T b) { return a < b ? a : b; }
 static int phase_, phases_;
 alignas(16) static unsigned char shared_[1 << 18];
 #define PHASE(k) phases_ = k + 1; if (phase_ == k)

@@ -244,7 +244,7 @@ class _Tile:
         cells = list(product((0,), *(range(axis.pattern.box) for axis in self.axes[1:])))
         for at in cells:
             kernel.say(f"Pack<SRC, V> {self._ahead(at)} = {self._load(at, '(u32)m0 < (u32)rows0')};")
-        self.hoists = kernel.divides_first and kernel.division.kind == "counts" and len(cells) <= 10
+        self.hoists = kernel.divides_first and kernel.division.kind == "counts" and len(cells) <= 10 and kernel.vector > 1
         if self.hoists:
             kernel.say("A row_count = (A)0; A " + ", ".join(f"d_{self._name(at)}, r_{self._name(at)}" for at in cells) + ";")
         kernel.say('_Pragma("unroll 2")')
@@ -447,6 +447,7 @@ class LineAxis(NamedTuple):
     source: int
     out: int
     counts: Array | None
+    rows: int
 
 
 def _line(kernel: Kernel, reach: tuple[int, ...], variant: Variant, tag: str, fetch: Any, ahead: int = 0) -> Iterator[tuple[int, str]]:
@@ -467,79 +468,81 @@ def _in_place(variant: Variant) -> bool:
     return all(max(variant.hi[: i + 1]) > i for i in range(min(len(variant.hi), max(variant.hi))))
 
 
-def staged_kernel(kernel: Kernel, loops: list[Loop], order: list[int], axis: LineAxis) -> tuple[str, int]:
-    """Sums along the contiguous axis: lines go through shared memory. Returns the text and the shared bytes."""
+def staged_kernel(kernel: Kernel, loops: list[Loop], order: list[int], axis: LineAxis, width: int) -> tuple[str, int]:
+    """Sums along the contiguous axis: lines go through shared memory, `width` elements at a time. Returns text and shared bytes."""
     (variant,) = axis.variants
-    rows, positions = max(variant.hi), len(variant.lo)
     in_place = _in_place(variant)
-    pitch = (max(rows, positions) if in_place else rows + positions) | 1
     total = 1
     for loop in loops:
         total *= loop.n
     kernel.locate([(f"b{k}", loops[k]) for k in order])
     locate, kernel.lines = kernel.lines, []
-    counted = kernel.division.kind == "counts"
+    division, counted = kernel.division, kernel.division.kind == "counts"
     if counted:
         kernel.argument("const A*", "count", axis.counts)
-    first, kernel.division = kernel.division, kernel.division._replace(first=False)
+    kernel.division = Division()
     for i, value in _line(kernel, axis.reach, variant, "", lambda j: f"load<A, V>(line + {j})"):
         kernel.say(f"store(line{'' if in_place else ' + ROWS'} + {i}, {value});")
-    work = kernel.lines
-    divide = first.of("x[u]", "((A)begins[2 * LINES + k] * count[at])", "true")
-    before = "" if first.kind == "none" else f"x[u] = {divide};"
-    kernel.division = first
-    taken = ", ".join(["const SRC* __restrict__ source", "DST* __restrict__ out", "i64 total", *kernel.parameters])
-    one = "const A one = (A)one_, r = (A)r_;" if first.kind in ("one", "scale") else ""
+    divide = division.of("one_of(x.v[v])", "((A)begins[2 * LINES + k] * count[at + v])", "true")
+    divide = "" if division.kind == "none" else f"x.v[v] = ({divide}).v[0];"
+    positions = len(variant.lo)
+    pitch = (max(axis.rows, positions) if in_place else axis.rows + positions) | 1
     text = STAGED % {
-        "types": kernel.types(total), "taken": taken, "rows": rows, "positions": positions, "pitch": pitch, "lines": LINES,
-        "made": 0 if in_place else rows, "one": one, "locate": "\n".join(locate), "work": "\n".join(work),
+        "types": kernel.types(total),
+        "taken": ", ".join(["const SRC* __restrict__ source", "DST* __restrict__ out", "i64 total", *kernel.parameters]),
+        "sizes": f"ROWS = {axis.rows}, POSITIONS = {positions}, PITCH = {pitch}, LINES = {LINES}, MADE = {0 if in_place else axis.rows}",
+        "width": width,
+        "one": "const A one = (A)one_, r = (A)r_;" if division.kind in ("one", "scale") else "",
+        "locate": "\n".join(locate),
+        "work": "\n".join(kernel.lines),
         "common": "begins[2 * LINES + t] = (i64)common;" if counted else "",
-        "before": before if first.first else "", "after": "" if first.first else before,
-        "old": "widen(d[at]) + " if kernel.accumulate else "",
+        "before": divide if division.first else "",
+        "after": "" if division.first else divide,
+        "old": "load<A, WIDTH>(place) + " if kernel.accumulate else "",
     }
     return text, LINES * pitch * (8 if kernel.wide == "double" else 4) + 24 * LINES
 
 
-STAGED = """%(types)sextern "C" __global__ void __launch_bounds__(%(lines)d) staged(%(taken)s) {
-    enum { ROWS = %(rows)d, POSITIONS = %(positions)d, PITCH = %(pitch)d, LINES = %(lines)d, MADE = %(made)d, DEEP = 4 };
+STAGED = """%(types)sextern "C" __global__ void __launch_bounds__(64) staged(%(taken)s) {
+    enum { %(sizes)s, WIDTH = %(width)d, DEEP = 8, TAKEN = ROWS / WIDTH, GIVEN = POSITIONS / WIDTH };
     SHARED(begins, i64);
     A* const cells = reinterpret_cast<A*>(begins + 3 * LINES);
     const i64 block0 = (i64)blockIdx.x * LINES;
-    const int t = threadIdx.x;
+    const int t = threadIdx.x, lines = (int)min((i64)LINES, total - block0);
     bool rare = false;
     %(one)s
-    PHASE(0) {
+    PHASE(0) if (t < lines) {
         INDEX index = (INDEX)(block0 + t);
-        if (index < total) {
 %(locate)s
-            begins[t] = s - source; begins[LINES + t] = d - out; %(common)s
+        begins[t] = s - source; begins[LINES + t] = d - out; %(common)s
+    }
+    PHASE(1) for (int e0 = t; e0 < lines * TAKEN; e0 += LINES * DEEP) {
+        Pack<SRC, WIDTH> raw[DEEP];
+#pragma unroll
+        for (int u = 0; u < DEEP; ++u) {
+            const int e = e0 + u * LINES, k = e / TAKEN;
+            raw[u] = raw_if<WIDTH>(e < lines * TAKEN, source + begins[k < LINES ? k : 0] + e %% TAKEN * WIDTH);
+        }
+#pragma unroll
+        for (int u = 0; u < DEEP; ++u) {
+            const int e = e0 + u * LINES, k = e / TAKEN, at = e %% TAKEN * WIDTH;
+            if (e >= lines * TAKEN) break;
+            Acc<A, WIDTH> x = widened<A, WIDTH>(raw[u]);
+#pragma unroll
+            for (int v = 0; v < WIDTH; ++v) { %(before)s cells[k * PITCH + at + v] = x.v[v]; }
         }
     }
-    PHASE(1) for (int k = t / 32; k < LINES && block0 + k < total; k += LINES / 32)
-        for (int j = t %% 32; j < ROWS; j += 32 * DEEP) {
-            const SRC* s = source + begins[k];
-            Acc<A, 1> x[DEEP];
-#pragma unroll
-            for (int u = 0; u < DEEP; ++u) x[u] = load_if<A, 1>(j + 32 * u < ROWS, s + j + 32 * u);
-#pragma unroll
-            for (int u = 0; u < DEEP; ++u) {
-                const int at = j + 32 * u;
-                if (at >= ROWS) break;
-                %(before)s
-                cells[k * PITCH + at] = x[u].v[0];
-            }
-        }
-    PHASE(2) if (block0 + t < total) {
+    PHASE(2) if (t < lines) {
         A* const line = cells + t * PITCH;
 %(work)s
     }
-    PHASE(3) for (int k = t / 32; k < LINES && block0 + k < total; k += LINES / 32)
-        for (int at = t %% 32; at < POSITIONS; at += 32) {
-            DST* d = out + begins[LINES + k];
-            enum { u = 0 };
-            Acc<A, 1> x[1] = {{{cells[k * PITCH + MADE + at]}}};
-            %(after)s
-            d[at] = narrow(%(old)sx[0].v[0], (DST*)0);
-        }
+    PHASE(3) for (int e = t; e < lines * GIVEN; e += LINES) {
+        const int k = e / GIVEN, at = e %% GIVEN * WIDTH;
+        DST* const place = out + begins[LINES + k] + at;
+        Acc<A, WIDTH> x;
+#pragma unroll
+        for (int v = 0; v < WIDTH; ++v) { x.v[v] = cells[k * PITCH + MADE + at + v]; %(after)s }
+        store(place, %(old)sx);
+    }
 }
 """

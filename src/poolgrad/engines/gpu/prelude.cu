@@ -56,6 +56,8 @@ CONST_FN B16 narrow(float f, B16*) {
 template <class T, int V> struct alignas(sizeof(T) * V) Pack { T v[V]; };
 template <class A, int V> struct Acc { A v[V]; };
 
+template <class A> CONST_FN Acc<A, 1> one_of(A value) { return Acc<A, 1>{{value}}; }
+
 template <class A, int V> CONST_FN Acc<A, V> filled(A value) {
     Acc<A, V> t;
 #pragma unroll

@@ -155,11 +155,15 @@ def _widest(loops: list[Loop], strides: list[int], source: View, out: View) -> i
     """How many elements of the first loop a thread can take at once."""
     if not loops or loops[0].source != 1 or loops[0].out != 1 or loops[0].counts is not None:
         return 1
-    vector = 16 // max(source.dtype.itemsize, out.dtype.itemsize)
-    strides = [*strides, *(s for loop in loops[1:] for s in (loop.source, loop.out)), loops[0].n]
-    while any(s % vector for s in strides) or any(view.aligned % (vector * view.dtype.itemsize) for view in (source, out)):
-        vector //= 2
-    return vector
+    return _width([*strides, *(s for loop in loops[1:] for s in (loop.source, loop.out)), loops[0].n], source, out)
+
+
+def _width(steps: list[int], source: View, out: View) -> int:
+    """The most contiguous elements, up to 16 bytes, that divide all these steps and lie aligned in both arrays."""
+    width = 16 // max(source.dtype.itemsize, out.dtype.itemsize)
+    while any(s % width for s in steps) or any(view.aligned % (width * view.dtype.itemsize) for view in (source, out)):
+        width //= 2
+    return width
 
 
 def _narrowed(loops: list[Loop], vector: int) -> list[Loop]:
@@ -197,12 +201,13 @@ def _line(
 ) -> Launch | None:
     which, step, jump = axis
     table = sums.tables[which]
-    shape = LineAxis(table.reach, cut.looks, cut.tiles, step, jump, _counts(sums, which, wide, division))
+    shape = LineAxis(table.reach, cut.looks, cut.tiles, step, jump, _counts(sums, which, wide, division), table.rows)
     if step == jump == 1 and widest == 1:
         if len(cut.tiles) > 1 or table.rows + table.positions > 640:
             return None
         kernel = _kernel(source, out, wide, 1, division, accumulate)
-        text, shared = staged_kernel(kernel, loops, _order(loops, []), shape)
+        width = _width([table.rows, table.positions, *(s for loop in loops for s in (loop.source, loop.out))], source, out)
+        text, shared = staged_kernel(kernel, loops, _order(loops, []), shape, width)
         return _launch(kernel, text, "staged", prod(loop.n for loop in loops), source, out, LINES, shared)
     words = wide.itemsize // 4
     vector = widest

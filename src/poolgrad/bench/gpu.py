@@ -13,12 +13,14 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from math import prod
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .. import __version__, avg_pool_grad, gradient
-from .cases import CASES, Case, Row
+from .cases import CASES, DTYPES, Case, Row
 
 __all__ = ["GPU_CASES", "TARGETS", "main"]
 
@@ -63,7 +65,7 @@ class Clock:
                 call()
             last.record()
             last.synchronize()
-            times.append(first.elapsed_time(last) / calls)
+            times.append(float(first.elapsed_time(last)) / calls)
         return sorted(times)[len(times) // 2]
 
 
@@ -72,7 +74,10 @@ def torch_peer(torch: Any, row: Row, dy: Any, dx: Any) -> Call:
     case, rank = row.case, len(row.case.size)
     assert case.window is not None
     order = (0, rank + 1, *range(1, rank + 1))
-    like = (lambda t: t.permute(order)) if row.channels_last else (lambda t: t)
+
+    def like(t: Any) -> Any:
+        return t.permute(order) if row.channels_last else t
+
     ours_is_even = case.padding == "same" and case.stride[0] > 1  # padding (0, 1): ceil_mode says the same
     padding = [k // 2 if case.padding == "same" and not ours_is_even else 0 for k in case.window]
     op = getattr(torch.ops.aten, f"avg_pool{rank}d_backward")
@@ -84,29 +89,26 @@ def jax_peer(row: Row) -> Call | None:
     """XLA's gradient: the transpose of a window sum, compiled."""
     try:
         import jax
-        import jax.numpy as jnp
     except ImportError:
         return None
     if jax.default_backend() != "gpu":
         return None
-    case = row.case
+    return xla_gradient(jax, row)
+
+
+def xla_gradient(jax: Any, row: Row) -> Call:
+    case, dtype = row.case, DTYPES[row.dtype]
     assert case.window is not None
-    axes = range(1, 1 + len(case.size)) if row.channels_last else range(2, 2 + len(case.size))
-    ones = [1] * len(row.input_shape)
-    window, stride = list(ones), list(ones)
-    for axis, k, s in zip(axes, case.window, case.stride, strict=True):
-        window[axis], stride[axis] = k, s
-    pads = jax.lax.padtype_to_pads(row.input_shape, window, stride, case.padding.upper())
-    counts = jax.lax.reduce_window(jnp.ones(row.input_shape[:0] + tuple(n if k in axes else 1 for k, n in enumerate(row.input_shape))),
-                                   0.0, jax.lax.add, window, stride, pads)
+    window, stride = row.arrange(1, 1, case.window), row.arrange(1, 1, case.stride)
+    counts = reduce(np.multiply.outer, [axis.count for axis in case.pool().axes])
+    divisor = counts.reshape(row.arrange(1, 1, counts.shape)).astype(dtype)
 
     def forward(x: Any) -> Any:
-        total = jax.lax.reduce_window(x, jnp.zeros((), x.dtype), jax.lax.add, window, stride, pads)
-        return total / counts.astype(x.dtype)
+        return jax.lax.reduce_window(x, np.zeros((), dtype), jax.lax.add, window, stride, case.padding.upper()) / divisor
 
-    shape = jax.ShapeDtypeStruct(row.input_shape, row.dtype)
-    back = jax.jit(lambda dy: jax.linear_transpose(forward, shape)(dy)[0])
-    dy = jax.random.uniform(jax.random.key(0), row.output_shape, jnp.float32, 0.5, 1.5).astype(row.dtype)
+    transposed = jax.linear_transpose(forward, jax.ShapeDtypeStruct(row.input_shape, dtype))
+    back = jax.jit(lambda dy: transposed(dy)[0])
+    dy = jax.random.uniform(jax.random.key(0), row.output_shape, np.float32, 0.5, 1.5).astype(dtype)
     return lambda: back(dy).block_until_ready()
 
 

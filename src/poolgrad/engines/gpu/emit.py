@@ -29,8 +29,6 @@ Array = npt.NDArray[Any]
 
 THREADS = 128
 LINES = 64
-BLOCKS = 4
-"""Blocks that a multiprocessor should hold at once: bounds the registers of a thread."""
 AHEAD = 16
 """Cells of a line that are asked for before they are needed."""
 
@@ -64,6 +62,7 @@ class Kernel:
 
     def __init__(self, storage: tuple[str, str], wide: str, vector: int, division: Division, accumulate: bool) -> None:
         self.storage, self.wide, self.vector, self.division, self.accumulate = storage, wide, vector, division, accumulate
+        self.blocks = 4  # that a multiprocessor should hold at once: bounds the registers of a thread
         self.lines: list[str] = []
         self.parameters: list[str] = []
         self.arguments: list[Any] = []
@@ -111,7 +110,7 @@ class Kernel:
             f"{self.types(total)}template <bool EXACT> CONST_FN bool work({taken}) {{\n    bool rare = false;\n"
             "    INDEX index = (INDEX)blockIdx.x * blockDim.x + threadIdx.x;\n    if (index >= total) return false;\n"
             f"{body}\n    return rare;\n}}\n"
-            + f'extern "C" __global__ void __launch_bounds__({THREADS}, {BLOCKS}) {name}({taken}) {{\n'
+            + f'extern "C" __global__ void __launch_bounds__({THREADS}, {self.blocks}) {name}({taken}) {{\n'
             + (f"    if (work<false>({given})) work<true>({again_given});\n}}\n" if again else f"    work<true>({given});\n}}\n")
         )
 

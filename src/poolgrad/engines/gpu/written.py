@@ -22,7 +22,7 @@ __all__ = ["plan"]
 MOST_BOX = 100
 """Cells of a tile over all its axes."""
 
-REGISTERS = 80
+REGISTERS = 90
 LINE_REGISTERS = 80
 """What the values of a tile may take of a thread's registers."""
 
@@ -233,21 +233,22 @@ def _tile(
     tables = tuple(sums.tables[which] for which, _, _ in axes)
     outer = prod(loop.n for loop in loops)
     inner_axis = widest == 1 and axes[-1][2] == 1
-    best: tuple[float, int, tuple[Pattern, ...], int] | None = None
+    best: tuple[float, Lanes, tuple[Pattern, ...], int] | None = None
     for vector in sorted({widest, max(widest // 2, 1), max(widest // 4, 1)}):
         for chosen in product(*(_patterns(table) for table in tables)):
             if inner_axis and chosen[-1].tile > 1 and not _stores_together(chosen[-1].tile, tables[-1], axes, loops, out):
                 continue
             for rolled in _rolls(chosen):
-                lanes = Lanes(vector * wide.itemsize // 4, source.dtype.itemsize * vector, outer // vector)
+                lanes = Lanes(vector, vector * wide.itemsize // 4, source.dtype.itemsize * vector, outer // vector)
                 cost = _cost(chosen, rolled, lanes, division)
                 if cost is not None and (best is None or cost < best[0]):
-                    best = (cost, vector, chosen, rolled)
+                    best = (cost, lanes, chosen, rolled)
     if best is None:
         return None
-    _, vector, chosen, rolled = best
-    loops = _narrowed(loops, vector)
-    kernel = _kernel(source, out, wide, vector, division, accumulate)
+    _, lanes, chosen, rolled = best
+    loops = _narrowed(loops, lanes.vector)
+    kernel = _kernel(source, out, wide, lanes.vector, division, accumulate)
+    kernel.blocks = _blocks(_registers(chosen, rolled, lanes))
     rows = zip(axes, chosen, strict=True)
     described = [TileAxis(p, step, jump, _counts(sums, which, wide, division)) for (which, step, jump), p in rows]
     described[-1] = described[-1]._replace(together=inner_axis and chosen[-1].tile > 1)
@@ -279,11 +280,12 @@ def _stores_together(tile: int, table: Table, axes: list[tuple[int, int, int]], 
 
 
 class Lanes(NamedTuple):
-    """What a thread's vector weighs: registers of accumulators, bytes of a load; and how many vectors there are."""
+    """A thread's vector: its elements, its registers of accumulators, the bytes of a load; and how many vectors there are."""
 
+    vector: int
     words: int
     load: int
-    count: int
+    vectors: int
 
 
 def _cost(chosen: tuple[Pattern, ...], rolled: int, lanes: Lanes, division: Division) -> float | None:
@@ -293,7 +295,7 @@ def _cost(chosen: tuple[Pattern, ...], rolled: int, lanes: Lanes, division: Divi
     rows = rolled + first.box - 1 if rolled else first.box
     box, tile = rows * slice_box, (rolled or first.tile) * slice_tile
     text = slice_box * (2 if rolled else rows)
-    registers = slice_box * max(lanes.load // 4, 1) * (2 if rolled else 1) + (first.box if rolled else first.at_once) * slice_tile * lanes.words
+    registers = _registers(chosen, rolled, lanes)
     if text > MOST_BOX or registers > REGISTERS:
         return None
     divide = {"none": 0, "scale": 1, "one": 6, "counts": 6}[division.kind]
@@ -301,9 +303,22 @@ def _cost(chosen: tuple[Pattern, ...], rolled: int, lanes: Lanes, division: Divi
     adds = sum(prod(p.tile for p in rest[k:]) * prod(p.box for p in rest[:k]) * 2 for k in range(len(rest))) * rows + 2 * tile
     lane_work = box * (1 + divide if division.first else 1) + adds + tile * (2 if division.first else 2 + divide)
     work = lanes.words * lane_work + per_cell * box + 4 * tile + 40
-    threads = lanes.count * prod(-(-p.positions // p.tile) for p in rest) * -(-first.positions // (rolled or first.tile))
+    threads = lanes.vectors * prod(-(-p.positions // p.tile) for p in rest) * -(-first.positions // (rolled or first.tile))
     waste = prod(-(-p.positions // p.tile) * p.tile / p.positions for p in rest)
     waste *= -(-first.positions // (rolled or first.tile)) * (rolled or first.tile) / first.positions
     crowd = max(1.0, 132 * 1024 / max(threads, 1)) ** 0.5
     large = max(1.0, registers / 48, text / 48) ** 0.5 * (1 if rolled else max(1.0, tile * lanes.words / 16) ** 0.2)
-    return (work / (tile * lanes.words) + 12 * box / tile) * waste * crowd * large
+    narrow = max(1.0, 8 / lanes.load) ** 0.5
+    return (work / (tile * lanes.words) + 12 * box / tile) * waste * crowd * large * narrow
+
+
+def _registers(chosen: tuple[Pattern, ...], rolled: int, lanes: Lanes) -> int:
+    """What the raw cells and the open sums of a thread take; the rest of its work takes some more."""
+    first, rest = chosen[0], chosen[1:]
+    raw = prod(p.box for p in rest) * max(lanes.load // 4, 1) * (2 if rolled else 1)
+    return raw + (first.box if rolled else first.at_once) * prod(p.tile for p in rest) * lanes.words
+
+
+def _blocks(registers: int) -> int:
+    """Blocks that a multiprocessor should hold at once: as many as do not make the compiler spill."""
+    return 8 if registers <= 24 else 4 if registers <= 48 else 3

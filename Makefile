@@ -17,7 +17,7 @@ PIP := $(RUN) -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS)
 CORE := CMakeLists.txt $(wildcard native/*)
 SOURCES := pyproject.toml $(CORE) $(shell find src -name '*.py' -o -name '*.pyi')
 
-.PHONY: help demo test lint bench bench-docs sanitize cross clean
+.PHONY: help demo test test-gpu lint bench bench-docs bench-gpu sanitize cross clean
 
 help:
 	@echo "make demo        the documented examples, explained, and a picture of a larger one"
@@ -25,6 +25,8 @@ help:
 	@echo "make lint        ruff, mypy, and the C++ core compiled for other systems and processors"
 	@echo "make bench       speed and error beside the peers (ARGS=--quick for a first look)"
 	@echo "make bench-docs  every table and plot of docs/performance.md"
+	@echo "make test-gpu    the GPU engine, on a machine that has one"
+	@echo "make bench-gpu   its speed beside the peers there"
 	@echo "make sanitize    the core under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer"
 	@echo "make cross       only the compilation for other systems and processors"
 	@echo "make clean       remove everything made here"
@@ -78,6 +80,15 @@ bench-docs: .venv/.package .venv/.extra-cli .venv/.extra-plot .venv/.extra-peers
 	$(RUN) -m poolgrad bench --docs --batch-divisor 8
 	$(RUN) -m poolgrad bench --docs --allocate
 	$(RUN) -m poolgrad bench --docs --tiny --direction gradient,forward
+
+# On a machine with a GPU, from the source tree and with whatever Python has PyTorch, CuPy or JAX there: nothing is installed.
+GPU_RUN := PYTHONPATH=src POOLGRAD_ENGINE=numpy $(PYTHON)
+
+test-gpu:
+	$(GPU_RUN) -m pytest -q --confcutdir=tests/gpu tests/gpu $(ARGS)
+
+bench-gpu:
+	$(GPU_RUN) -m poolgrad.bench.gpu --output build/bench-gpu $(ARGS)
 
 sanitize: .venv/.package .venv/.extra-test
 	scripts/sanitize.sh $(RUN)

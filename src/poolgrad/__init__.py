@@ -11,7 +11,13 @@ array([[0.25, 0.75, 0.5 ],
 from importlib import import_module
 from types import ModuleType
 
-from .errors import PoolGradError, PoolGradMemoryError, PoolGradTypeError, PoolGradValueError
+from .errors import (
+    PoolGradDeviceError,
+    PoolGradError,
+    PoolGradMemoryError,
+    PoolGradTypeError,
+    PoolGradValueError,
+)
 from .explain import explain
 from .geometry import Axis, Pool
 from .ops import (
@@ -44,6 +50,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "Axis",
     "Pool",
+    "PoolGradDeviceError",
     "PoolGradError",
     "PoolGradMemoryError",
     "PoolGradTypeError",

@@ -67,7 +67,8 @@ class Call:
 
     def __call__(self, source: Array, out: Array | None, accumulate: bool, num_threads: int | None) -> Array:
         if type(source) is not np.ndarray and (framework := gpu_framework(source)) is not None:
-            return self._device_call(framework, source, out, accumulate)
+            answer: Array = self._device_call(framework, source, out, accumulate)
+            return answer
         if self._bind is not None:
             self._bind()
         if type(source) is not np.ndarray or source.dtype not in _PLAIN:
@@ -174,7 +175,8 @@ def _frozen(part: Any) -> Hashable:
 
 def _shape_of(name: str, array: Any) -> tuple[int, ...]:
     if type(array) is np.ndarray:
-        return array.shape
+        shape: tuple[int, ...] = array.shape
+        return shape
     return tuple(array.shape) if gpu_framework(array) is not None else check_source(name, array).shape
 
 

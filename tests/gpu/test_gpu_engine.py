@@ -5,7 +5,6 @@ Run by `make test-gpu`; elsewhere these tests are skipped, and `test_gpu_kernels
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -15,6 +14,7 @@ import pytest
 import poolgrad
 from poolgrad import Axis, Pool, PoolGradMemoryError, PoolGradTypeError, PoolGradValueError, exact
 from poolgrad.engines import gpu
+from poolgrad.engines.gpu import line
 from poolgrad.engines.numpy import run as definition
 from poolgrad.layout import spatial_positions
 
@@ -36,7 +36,7 @@ POOLS = {
     "three levels": Pool((R(90, 80, stride=1), R(20, 3))),
     "2x2x3": Pool((R(8, 2), R(6, 2), R(9, 3))),
     "3x3x2 same": Pool((R(8, 3, stride=1, padding="same"), R(7, 3, stride=1, padding="same"), R(6, 2, stride=1, padding="same"))),
-    "9x9x9 same": Pool((R(14, 9, stride=1, padding="same"), R(12, 9, stride=1, padding="same"), R(11, 9, stride=1, padding="same"))),
+    "9x9x9 same": Pool(tuple(R(n, 9, stride=1, padding="same") for n in (14, 12, 11))),
     "long line": Pool((R(400, 21, stride=1, padding="same"),)),
     "gaps": Pool((R(13, 2, stride=3), R(17, 2, stride=5, padding=(1, 1)))),
     "dilated": Pool((R(23, 3, stride=2, dilation=2), R(17, 3, stride=1, dilation=3, padding=2))),
@@ -195,9 +195,11 @@ def test_current_stream_and_graph() -> None:
     for k in (1, 2):
         held.copy_(fresh * k)
         graph.replay()
-    want2 = expected(CASE, dy * np.float32(2), np.zeros_like(want), "NHWC", False)
+    with np.errstate(over="ignore"):
+        want2 = expected(CASE, dy * np.float32(2), np.zeros_like(want), "NHWC", False)
     assert same_bits(from_torch(made), want2)
-    assert same_bits(from_torch(old), (want + np.float32(0)) + want2)
+    with np.errstate(invalid="ignore"):
+        assert same_bits(from_torch(old), (want + np.float32(0)) + want2)
 
 
 def test_long_axes_scratch_on_streams() -> None:
@@ -286,7 +288,8 @@ def test_cupy(dtype: Any) -> None:
     assert isinstance(got, cupy.ndarray)
     assert same_bits(cupy.asnumpy(got), want)
     assert twice.shape == want.shape
-    assert same_bits(cupy.asnumpy(poolgrad.gradient(CASE, source.transpose(3, 1, 2, 0), layout="CHWN")).transpose(3, 1, 2, 0), want)
+    turned = poolgrad.gradient(CASE, source.transpose(3, 1, 2, 0), layout="CHWN").transpose(3, 1, 2, 0)
+    assert same_bits(cupy.asnumpy(turned), want)
 
 
 @pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
@@ -314,11 +317,7 @@ def test_jax(dtype: Any) -> None:
 
 def test_a_seeded_bug_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """An order of additions that is not the contract's gives other bits."""
-    from poolgrad.engines.gpu import emit
-
-    real: Callable[..., str] = emit.Cells.down
-    monkeypatch.setattr(emit.Cells, "down", emit.Cells.up)
-    assert real is not emit.Cells.up
+    monkeypatch.setattr(line.Cells, "down", line.Cells.up)
     monkeypatch.setattr(gpu, "WORTH_WRITING", 0)
     poolgrad.ops._calls.clear()
     with pytest.raises(AssertionError):

@@ -140,6 +140,7 @@ def _array(tensor: Tensor) -> Array:
 
 
 def _on_cuda(bound: Bound, source: Tensor) -> Tensor:
+    source = source.detach().resolve_neg()
     if not bound.channels_last:
         return bound.call(source, None, False, None)
     batch, *sizes, channels = bound.call.result_shape

@@ -9,7 +9,6 @@ here stands in `frameworks`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -30,12 +29,14 @@ Scratch = Callable[[int], Any]
 
 def plan(sums: Sums, source: DeviceArray, out: DeviceArray, spatial: tuple[int, ...], *, accumulate: bool) -> Plan:
     """The launches that sum `source` over the tables into `out`."""
-    if not prod(out.shape):
+    if 0 in out.shape:
         return Plan((), ())
     wide = np.dtype(np.float64 if source.dtype == np.float64 else np.float32)
-    arguments = (sums, view_of(source, 0), view_of(out, 1), spatial, wide, accumulate)
-    made = written.plan(*arguments) if prod(out.shape) >= WORTH_WRITING and prod(source.shape) else None
-    return made or general.plan(*arguments)
+    views = view_of(source, 0), view_of(out, 1)
+    made = None
+    if 0 not in source.shape and views[1].size >= WORTH_WRITING:
+        made = written.plan(sums, *views, spatial, wide, accumulate)
+    return made or general.plan(sums, *views, spatial, wide, accumulate)
 
 
 class Operation:

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -33,10 +33,8 @@ _making = threading.RLock()
 
 def _load(names: list[str]) -> ctypes.CDLL | None:
     for name in names:
-        try:
+        with suppress(OSError):
             return ctypes.CDLL(name)
-        except OSError:
-            continue
     return None
 
 
@@ -59,8 +57,8 @@ def _nvrtc_names() -> list[str]:
     folders += [f for wheel in folders for f in wheel.glob("x86_64")]
     homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
     folders += [Path(home) / part for home in homes if home for part in ("lib64", "bin")]
-    found = [str(f) for folder in folders for f in sorted(folder.glob(pattern)) if "builtins" not in f.name and "alt" not in f.name]
-    return plain + found
+    found = [f for folder in folders for f in sorted(folder.glob(pattern))]
+    return plain + [str(f) for f in found if "builtins" not in f.name and "alt" not in f.name]
 
 
 @cache
@@ -83,9 +81,9 @@ def compile_cubin(source: str, architecture: str) -> bytes:
     array = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
     status = library.nvrtcCompileProgram(program, len(options), array)
     if status:
-        log = _text(library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog, program)
+        log = _text(library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog, program).decode(errors="replace")
         reason = library.nvrtcGetErrorString(status).decode()
-        raise PoolGradDeviceError(f"NVRTC could not compile a kernel for {architecture} ({reason}): {log.decode(errors='replace')}")
+        raise PoolGradDeviceError(f"NVRTC could not compile a kernel for {architecture} ({reason}): {log}")
     cubin = _text(library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN, program)
     library.nvrtcDestroyProgram(ctypes.byref(program))
     return cubin

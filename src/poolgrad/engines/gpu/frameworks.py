@@ -55,7 +55,7 @@ class PyTorch:
     def describe(self, name: str, array: Any) -> DeviceArray:
         torch = self.torch
         if torch.version.hip is not None:
-            raise PoolGradDeviceError(f"{name} is on an AMD GPU (ROCm); poolgrad's GPU engine needs CUDA: move it with .cpu().numpy()")
+            raise PoolGradDeviceError(f"{name} is on an AMD GPU; poolgrad's GPU engine needs CUDA: move it with .cpu().numpy()")
         dtype = self.dtypes.get(array.dtype)
         if dtype is None:
             raise PoolGradTypeError(f"{name} must have dtype float16, bfloat16, float32 or float64, got {array.dtype}")
@@ -64,7 +64,7 @@ class PyTorch:
                 f"{name} requires grad, which this function does not record: use poolgrad.torch, or give {name}.detach()"
             )
         if array.layout is not torch.strided or array.is_conj() or array.is_neg():
-            raise PoolGradTypeError(f"{name} must be a dense tensor, got layout {array.layout}; use .to_dense() or .resolve_neg()")
+            raise PoolGradTypeError(f"{name} must be a dense tensor, got {array.layout}; use .to_dense() or .resolve_neg()")
         index = array.device.index
         stream = torch._C._cuda_getCurrentRawStream(index)
         return DeviceArray(array.data_ptr(), tuple(array.shape), array.stride(), dtype, index, stream)

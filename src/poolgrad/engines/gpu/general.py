@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
-from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import PoolGradValueError
 from ...tables import BLOCK, Sums, Table
@@ -40,7 +38,7 @@ def _text(source: View, out: View, wide: np.dtype[Any], vector: int) -> str:
 
 
 def _dims(source: View, out: View, slots: dict[int, int], summed: bool) -> tuple[int, int, list[Argument]]:
-    """Elements of the vector, threads, and the struct Dims; a dimension in `slots` is reported, and skipped in the source if summed."""
+    """Elements of the vector, threads, the struct Dims; dimensions in `slots` are reported, and if summed, skipped in the source."""
     order = sorted(range(len(out.shape)), key=lambda k: (abs(out.strides[k]), -k))
     if len(order) > MOST:
         raise PoolGradValueError(f"arrays may have at most {MOST} dimensions on a GPU, got {len(order)}")
@@ -96,12 +94,15 @@ def _gather(sums: Sums, source: View, out: View, spatial: tuple[int, ...], wide:
     )
 
 
-def _each(sums: Sums, source: View, out: View, spatial: tuple[int, ...], wide: np.dtype[Any], divide: bool, accumulate: bool) -> Launch:
+def _each(
+    sums: Sums, source: View, out: View, spatial: tuple[int, ...], wide: np.dtype[Any], divide: bool, accumulate: bool
+) -> Launch:
     vector, threads, dims = _dims(source, out, {p: k for k, p in enumerate(spatial)}, False)
     counts: list[Argument] = [table.counts for table in sums.tables]
     counts += [0] * (MOST - len(counts))
     flags = [len(spatial), sums.divisor or 0, int(divide), int(accumulate)]
-    return _launch(_text(source, out, wide, vector), "each", threads, source.pointer, out.pointer, threads, *dims, *counts, *flags)
+    text = _text(source, out, wide, vector)
+    return _launch(text, "each", threads, source.pointer, out.pointer, threads, *dims, *counts, *flags)
 
 
 def _ladder(sums: Sums, source: View, out: View, spatial: tuple[int, ...], wide: np.dtype[Any], accumulate: bool) -> Plan:

@@ -10,10 +10,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ...tables import BLOCK, Ints, Table
 
 __all__ = ["Pattern", "Variant", "Variants", "is_regular", "pattern", "variants"]
+
+Bools = npt.NDArray[np.bool_]
 
 MOST_VARIANTS = 5
 MOST_CELLS = 640
@@ -81,11 +84,19 @@ def pattern(table: Table, tile: int) -> Pattern | None:
 
 
 def is_regular(table: Table) -> bool:
-    """Whether the table repeats at all, so that a text written for it is likely to be asked for again."""
-    return table.base == 0 and any(pattern(table, tile) is not None for tile in range(1, min(32, table.positions // 3 + 1) + 1))
+    """Whether both edges move evenly, so that a text written for the table is likely to be asked for again."""
+    return table.base == 0 and _even(table.lo) and _even(table.hi)
 
 
-def _covered(full: np.ndarray[tuple[int], np.dtype[np.bool_]], drawn: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> tuple[int, int] | None:
+def _even(edge: Ints) -> bool:
+    """Whether `edge` grows by equal jumps at equal distances; its first and last jump may be clipped."""
+    jumps = np.diff(edge)
+    at = np.flatnonzero(jumps)
+    gaps, inner = np.diff(at), jumps[at[1:-1]]
+    return bool((gaps == gaps[:1]).all() and (inner == inner[:1]).all())
+
+
+def _covered(full: Bools, drawn: Bools) -> tuple[int, int] | None:
     """The range outside of which positions have no cell although their tile draws one."""
     if (full == drawn).all():
         return None

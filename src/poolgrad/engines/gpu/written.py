@@ -1,9 +1,7 @@
-"""Launches of kernels written for one pooling (emit.py): tables that repeat, results large enough to be worth a compilation."""
+"""Launches of kernels written for one pooling: tables that repeat, results large enough to be worth a compilation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import lru_cache
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -12,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ...tables import BLOCK, Sums, Table
-from .emit import LINES, THREADS, Division, Kernel, LineAxis, Loop, TileAxis, line_kernel, spread_kernel, staged_kernel, tile_kernel
 from .general import prelude
+from .kernel import THREADS, Division, Kernel, Loop, spread_kernel
+from .line import LINES, LineAxis, line_kernel, staged_kernel
 from .pattern import Pattern, Variants, is_regular, pattern, variants
+from .tile import TileAxis, tile_kernel
 from .view import Launch, Plan, View, dense
 
 __all__ = ["plan"]
@@ -22,9 +22,8 @@ __all__ = ["plan"]
 MOST_BOX = 100
 """Cells of a tile over all its axes."""
 
-REGISTERS = 90
-LINE_REGISTERS = 80
-"""What the values of a tile may take of a thread's registers."""
+REGISTERS, LINE_REGISTERS = 90, 80
+"""What the values of a tile or of a line may take of a thread's registers."""
 
 
 class Step(NamedTuple):
@@ -118,17 +117,20 @@ def _counts(sums: Sums, axis: int, wide: np.dtype[Any], division: Division) -> n
 
 
 def _pass(
-    sums: Sums, step: Step, source: View, out: View, spatial: tuple[int, ...], wide: np.dtype[Any], division: Division, accumulate: bool
+    sums: Sums,
+    step: Step,
+    source: View,
+    out: View,
+    spatial: tuple[int, ...],
+    wide: np.dtype[Any],
+    division: Division,
+    accumulate: bool,
 ) -> Launch | None:
     places = {spatial[axis]: axis for axis in range(len(spatial))}
     summed = [spatial[axis] for axis in step.axes]
-    loops = _merged(
-        [
-            Loop(out.shape[p], source.strides[p], out.strides[p], _counts(sums, places[p], wide, division) if p in places else None)
-            for p in range(len(out.shape))
-            if p not in summed
-        ]
-    )
+    counts = {p: _counts(sums, axis, wide, division) for p, axis in places.items()}
+    others = [p for p in range(len(out.shape)) if p not in summed]
+    loops = _merged([Loop(out.shape[p], source.strides[p], out.strides[p], counts.get(p)) for p in others])
     axes = [(axis, source.strides[p], out.strides[p]) for axis, p in zip(step.axes, summed, strict=True)]
     widest = _widest(loops, [s for _, *both in axes for s in both], source, out)
     if step.cut is not None:
@@ -143,12 +145,16 @@ def _merged(loops: list[Loop]) -> list[Loop]:
         below = merged[-1] if merged else None
         if loop.n == 1 and loop.counts is None:
             continue
-        if below and below.counts is None and loop.counts is None:
-            if loop.source == below.n * below.source and loop.out == below.n * below.out:
-                merged[-1] = Loop(below.n * loop.n, below.source, below.out)
-                continue
-        merged.append(loop)
+        if below and _follows(loop, below):
+            merged[-1] = Loop(below.n * loop.n, below.source, below.out)
+        else:
+            merged.append(loop)
     return merged
+
+
+def _follows(loop: Loop, below: Loop) -> bool:
+    counted = loop.counts is not None or below.counts is not None
+    return not counted and loop.source == below.n * below.source and loop.out == below.n * below.out
 
 
 def _widest(loops: list[Loop], strides: list[int], source: View, out: View) -> int:
@@ -182,7 +188,9 @@ def _kernel(source: View, out: View, wide: np.dtype[Any], vector: int, division:
     return Kernel((source.storage, out.storage), "double" if wide == np.float64 else "float", vector, division, accumulate)
 
 
-def _launch(kernel: Kernel, text: str, name: str, threads: int, source: View, out: View, block: int = THREADS, shared: int = 0) -> Launch:
+def _launch(
+    kernel: Kernel, text: str, name: str, threads: int, source: View, out: View, block: int = THREADS, shared: int = 0
+) -> Launch:
     arguments = (source.pointer, out.pointer, threads, *kernel.arguments)
     return Launch(prelude() + text, name, threads, block, shared, arguments)
 
@@ -309,7 +317,7 @@ def _cost(chosen: tuple[Pattern, ...], rolled: int, lanes: Lanes, division: Divi
     crowd = max(1.0, 132 * 1024 / max(threads, 1)) ** 0.5
     large = max(1.0, registers / 48, text / 48) ** 0.5 * (1 if rolled else max(1.0, tile * lanes.words / 16) ** 0.2)
     narrow = max(1.0, 8 / lanes.load) ** 0.5
-    return (work / (tile * lanes.words) + 12 * box / tile) * waste * crowd * large * narrow
+    return float((work / (tile * lanes.words) + 12 * box / tile) * waste * crowd * large * narrow)
 
 
 def _registers(chosen: tuple[Pattern, ...], rolled: int, lanes: Lanes) -> int:
@@ -321,4 +329,4 @@ def _registers(chosen: tuple[Pattern, ...], rolled: int, lanes: Lanes) -> int:
 
 def _blocks(registers: int) -> int:
     """Blocks that a multiprocessor should hold at once: as many as do not make the compiler spill."""
-    return 8 if registers <= 24 else 4 if registers <= 48 else 3
+    return 8 if registers <= 24 else 4 if registers <= 60 else 3

@@ -38,7 +38,7 @@ def _text(source: View, out: View, wide: np.dtype[Any], vector: int) -> str:
 
 
 def _dims(source: View, out: View, slots: dict[int, int], summed: bool) -> tuple[int, int, list[Argument]]:
-    """Elements of the vector, threads, the struct Dims; dimensions in `slots` are reported, and if summed, skipped in the source."""
+    """Elements of the vector, threads, the struct Dims; dimensions in `slots` are reported and, if summed, not in the source."""
     order = sorted(range(len(out.shape)), key=lambda k: (abs(out.strides[k]), -k))
     if len(order) > MOST:
         raise PoolGradValueError(f"arrays may have at most {MOST} dimensions on a GPU, got {len(order)}")

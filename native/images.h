@@ -72,7 +72,7 @@ template <class A> inline void sum_images(const Plan& p, const char* source, int
         const int64_t c = least(next, count - q);
         const char *at = source + c * p.channel_source, *after = at + q * p.channel_source + q * item;
         const A* from = reinterpret_cast<const A*>(at);
-        prefetch(at + 8 * q * p.channel_source, least(q * p.channel_source, 4096));
+        prefetch(at + AHEAD_SQUARES * q * p.channel_source, least(q * p.channel_source, AHEAD));
         const auto s = after > end ? sum_square<A, true>(p, 0, from, apart, rows) : sum_square<A, false>(p, 0, from, apart, rows);
         std::memcpy(to + c, &s, sizeof s);
     }

@@ -30,7 +30,7 @@ template <class A> inline int64_t turn_row(const char* from, const Place& p, A* 
     A square[q * q];
     for (; c + q <= p.c && from + (c + q - 1) * p.channel_step + wide * item <= end; c += q) {
         const A* in = reinterpret_cast<const A*>(from + c * p.channel_step);
-        if (p.channel_step <= 2 * wide * item) prefetch(from + (c + 8 * q) * p.channel_step, q * p.channel_step);
+        if (p.channel_step <= 2 * wide * item) prefetch(from + (c + AHEAD_SQUARES * q) * p.channel_step, q * p.channel_step);
         for (int64_t i = 0; i < p.n; i += q) {
             const bool whole = i + q <= p.n;
             transpose_square(in + i, stride, whole ? to + i * p.c + c : square, whole ? p.c : q);
@@ -146,7 +146,7 @@ template <class A, class F> inline void map_vectors(const A* in, A* out, int64_t
     constexpr int64_t v = LANES<A>;
     int64_t k = 0;
     for (; k + v <= n; k += v) {
-        prefetch(reinterpret_cast<const char*>(in + k) + 4096, 1);
+        prefetch(reinterpret_cast<const char*>(in + k) + AHEAD, 1);
         store(out + k, function(load(in + k), k));
     }
     if (k == n) return;

@@ -81,6 +81,9 @@ inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 // Bytes until p is aligned to a cache line.
 inline int64_t to_line(const void* p) { return int64_t((0 - reinterpret_cast<uintptr_t>(p)) & uintptr_t(LINE - 1)); }
 
+constexpr int64_t AHEAD = 4096;      // bytes that a run is asked for ahead of its use
+constexpr int64_t AHEAD_SQUARES = 8;  // squares that are asked for ahead, where images are turned
+
 // Ask for memory that will be read soon; never faults, never waits.
 inline void prefetch(const char* p, int64_t bytes) {
 #if defined(__GNUC__) || defined(__clang__)
@@ -94,14 +97,6 @@ inline void prefetch(const char* p, int64_t bytes) {
 inline void stream_lines(char* to, const char* from, int64_t bytes) {
     for (int64_t k = 0; k < bytes; k += VECTOR_BYTES)
         stream(reinterpret_cast<float*>(to + k), load(reinterpret_cast<const float*>(from + k)));
-}
-
-// Copy past the caches: whole lines streamed, the ragged ends stored plainly.
-inline void stream_copy(char* to, const char* from, int64_t bytes) {
-    const int64_t head = least(to_line(to), bytes), body = (bytes - head) / LINE * LINE;
-    std::memcpy(to, from, size_t(head));
-    stream_lines(to + head, from + head, body);
-    std::memcpy(to + head + body, from + head + body, size_t(bytes - head - body));
 }
 
 // out[c * out_stride + r] = in[r * in_stride + c] for a square block: 8 x 8 for float, 4 x 4 for double.

@@ -14,9 +14,7 @@ from support import assert_same_bits, random_array
 
 import poolgrad
 from poolgrad import raw_ops
-from poolgrad.dialects.pooling import Adaptive, Fractional, NoTranslation, Regular
 from poolgrad.enuspace import (
-    BLOCKS,
     Block,
     LogEntry,
     Page,
@@ -33,9 +31,8 @@ from poolgrad.enuspace import (
     refusal,
     run_file,
     save_page,
-    write,
 )
-from poolgrad.errors import PoolGradError, PoolGradValueError
+from poolgrad.errors import PoolGradValueError
 
 CASES = Path(__file__).parent / "cases" / "enuspace"
 
@@ -430,33 +427,6 @@ def test_big_results_are_saved_as_binary(tmp_path: Path) -> None:
         again = Runner(open_page(tmp_path / name))
         assert again.run().ok
         assert_same_bits(again.value("target", "output"), x)
-
-
-POOLINGS: list[tuple[Any, tuple[int, ...]]] = [
-    (Regular("NHWC", (2, 3), (1, 2), ((0, 0), (0, 0))), (1, 6, 7, 2)),
-    (Regular("NCDHW", (2, 2, 2), (2, 2, 2), ((0, 0),) * 3), (1, 3, 4, 6, 8)),
-    (Adaptive("NHWC", (1, 1)), (2, 5, 6, 3)),
-    (Fractional("NHWC", ((0, 2, 5), (0, 3, 4, 7)), overlapping=True), (1, 5, 7, 2)),
-]
-
-
-@pytest.mark.parametrize(("pooling", "shape"), POOLINGS)
-def test_translation_keeps_the_tables(pooling: Any, shape: tuple[int, ...]) -> None:
-    texts = write(pooling, shape)
-    assert all(isinstance(text, str) for text in texts.values())
-    assert read(texts, shape).pool(shape) == pooling.pool(shape)
-    assert texts["block"] in BLOCKS
-
-
-def test_no_translation() -> None:
-    with pytest.raises(NoTranslation, match="draws its boundaries"):
-        read({"pooling_ratio": "1,2,2,1"}, (1, 4, 4, 1))
-    with pytest.raises(NoTranslation):
-        write(Regular("NHWC", (2, 2), (1, 1), ((1, 1), (0, 1)), count="window"), (1, 5, 5, 1))
-    with pytest.raises(PoolGradError, match="has no property kernel"):
-        read({"kernel": "2"}, (1, 4, 4, 1))
-    with pytest.raises(PoolGradError, match="block must be"):
-        read({"block": "MatMul"}, (1, 4, 4, 1))
 
 
 def test_adding_blocks_is_checked() -> None:

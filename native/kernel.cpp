@@ -229,7 +229,7 @@ template <class S> void Box<S>::emit_rows(const A* const* p, int found, char* to
     const bool direct = !plan_.accumulate && place.packed();
     const int64_t elements = rows * n * channels_;
     if (direct && !plan_.spread_late && plan_.divide_first) return write_sum<S, A>(to, p, found, elements, 1, streaming_);
-    if (direct && !plan_.spread_late && !divider_.by_row()) return write_divided(p, found, to, rows, w, n, product);
+    if (direct && !plan_.spread_late && (!divider_.by_row() || divider_.row(product, w))) return write_divided(p, found, to, rows, w, n, product);
     const A* row = found == 1 ? p[0] : row_out_;
     if (found != 1) add_rows(row_out_, p, found, plan_.spread_late ? rows * inner_[K - 1] : elements);
     if (plan_.spread_late) {
@@ -245,8 +245,9 @@ template <class S> void Box<S>::emit_rows(const A* const* p, int found, char* to
 }
 
 template <class S> void Box<S>::write_divided(const A* const* in, int found, char* to, int64_t rows, int64_t w, int64_t n, int64_t product) {
-    const A* p[BLOCK];
+    const A* p[BLOCK + 1];
     for (int r = 0; r < found; ++r) p[r] = in[r];
+    if ((p[found] = divider_.row(product, w))) return write_sum<S, A, OVER_ROW>(to, p, found, rows * n * channels_, A(product), streaming_);
     for (int64_t i = 0, shared; i < rows * n; i += shared) {
         const int64_t d = divider_.divisor_at(product, w + i, rows * n - i, shared), run = shared * channels_;
         write_sum<S, A>(to, p, found, run, d, streaming_);

@@ -62,8 +62,9 @@ template <class S> void Box<S>::sum_packed(int k, int64_t row, int64_t n, int64_
         return sum_long<A>(*program_[K - 1], {row_in_, channels_, in_}, {to, channels_, inner_[K - 1]}, channels_, n, sums_);
     }
     for (int64_t r = 0; r < n; ++r) {
-        const A* in = load_row(source + r * plan_.steps[k].source_stride, product * count_of_row(k, row + r), row_in_);
-        sum_last(in, channels_, to + r * inner_[K - 1]);
+        const int64_t stride = plan_.steps[k].source_stride;
+        const A* in = load_row(source + r * stride, product * count_of_row(k, row + r), row_in_);
+        sum_last(in, channels_, to + r * inner_[K - 1], in == row_in_ ? 0 : stride / int64_t(sizeof(A)));
     }
 }
 
@@ -82,8 +83,8 @@ template <class S> void Box<S>::sum_turned(int k, int64_t row, int64_t n, int64_
     if (target != to) std::memcpy(to, target, size_t(n * inner_[K - 1]) * sizeof(A));
 }
 
-template <class S> void Box<S>::sum_last(const A* in, int64_t inner, A* to) {
-    sum_axis(*plan_.axes[K - 1], program_[K - 1], a_[K - 1], b_[K - 1], in, need_[K - 1].a, inner, to, sums_);
+template <class S> void Box<S>::sum_last(const A* in, int64_t inner, A* to, int64_t ahead) {
+    sum_axis(*plan_.axes[K - 1], program_[K - 1], a_[K - 1], b_[K - 1], in, need_[K - 1].a, inner, to, sums_, ahead);
 }
 
 template <class S> void Box<S>::load_rows(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to, int64_t stride) {

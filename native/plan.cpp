@@ -156,6 +156,22 @@ void ensure_two_axes(Plan& p) {
     p.steps.insert(p.steps.begin(), first);
 }
 
+// Terms 0 and 1, 2 and 3, ... of an even weave read the same two vectors, if those hold both.
+void pair_terms(Weave& w, int64_t lanes) {
+    if (w.picks != Picks::two_loads) return;
+    std::vector<int32_t> index(w.index.begin(), w.index.begin() + w.terms * lanes);
+    for (int64_t t = 1; t < w.terms; t += 2)
+        for (int64_t l = 0; l < lanes; ++l) {
+            const int64_t further = w.offset[size_t(t)] - w.offset[size_t(t - 1)];
+            int32_t& i = index[size_t(t * lanes + l)];
+            if (i >= 0) i += int32_t(further);
+            if (further < 0 || i >= 2 * lanes) return;
+        }
+    for (int64_t t = 1; t < w.terms; t += 2) w.offset[size_t(t)] = w.offset[size_t(t - 1)];
+    std::copy(index.begin(), index.end(), w.index.begin());
+    w.picks = Picks::paired;
+}
+
 // Whether the first vector's picks, moved on evenly, do for all: then the kernel need not look each of them up. Without
 // masks an absent lane is known by its index, so the same lanes must be absent throughout.
 void find_even(Weave& w, int64_t vectors, int64_t lanes, bool masks) {
@@ -186,6 +202,7 @@ void find_even(Weave& w, int64_t vectors, int64_t lanes, bool masks) {
     std::copy(offset.begin(), offset.end(), w.offset.begin());
     w.step = step;
     w.even = true;
+    pair_terms(w, lanes);
     w.full = std::all_of(w.present.begin(), w.present.end() - w.terms, [&](uint16_t bits) { return bits == (1u << lanes) - 1; }) &&
              std::all_of(element.begin(), element.end(), [&](int64_t e) { return e != absent; });
     for (int64_t t = 0; t < w.terms && w.full; ++t) {
@@ -214,7 +231,7 @@ bool make_weave(Plan& p, int64_t lanes) {
     std::vector<int64_t> slot(axis.lo.size(), 0);
     for (size_t i = 0; i < slot.size() && !empties; ++i) {
         const int64_t least = axis.lo[i] - (w.terms - (axis.hi[i] - axis.lo[i]));
-        const int64_t wanted = i ? axis.lo[i - 1] - slot[i - 1] + 1 : least;
+        const int64_t wanted = i ? axis.lo[i - 1] - slot[i - 1] + std::max<int64_t>(axis.lo[i] - axis.lo[i - 1], 1) : least;
         slot[i] = axis.lo[i] - std::min(std::max(wanted, least), axis.lo[i]);
     }
     w.picks = Picks::in_order;

@@ -38,8 +38,9 @@ enum class Rows : int {
     turned   // anything else: several rows are transposed so that they lie side by side
 };
 
-// How far apart the elements of one vector lie: each in its own lane; within one vector; within two; anywhere.
-enum class Picks : int { in_order, one_load, two_loads, far };
+// How far apart the elements of one vector lie: each in its own lane; within one vector; within two; within the same two for
+// a term and the next; anywhere.
+enum class Picks : int { in_order, one_load, two_loads, paired, far };
 
 // Picks for `period` packed rows: vector v of the result adds, for each term t, the elements index[v][t][lane] after
 // offset[v][t]; a negative index means that the term is absent. Made for one vector width.

@@ -54,30 +54,43 @@ template <class S, class A> inline void read_row(const char* from, const Place& 
 
 // A packed run of the result: the sum of R rows, divided, rounded to storage and written. PAST: past the caches, `out`
 // aligned to a line and n a whole number of lines.
-enum Finish { AS_IS, TIMES, OVER };
+enum Finish { AS_IS, TIMES, OVER, OVER_ROW };  // OVER_ROW: element by element, `by` times a row that comes after those added
 
 template <class A, int R, int FINISH> PG_INLINE Vec<A> finished(const A* const* p, int64_t k, Vec<A> by) {
     const Vec<A> s = add_at<A, R>(p, k);
+    if constexpr (FINISH == OVER_ROW) return s / (by * load(p[R] + k));
     return FINISH == AS_IS ? s : FINISH == TIMES ? s * by : s / by;
 }
 
 template <class S, class A, int R, int FINISH, bool PAST> inline void write_sum(char* out, const A* const* in, int64_t n, A by) {
     constexpr int64_t v = LANES<A>, item = sizeof(S), per = sizeof(A) / sizeof(S);
-    const A* p[R];
-    for (int r = 0; r < R; ++r) p[r] = in[r];
+    constexpr int ROWS = R + (FINISH == OVER_ROW);
+    const A* p[ROWS];
+    for (int r = 0; r < ROWS; ++r) p[r] = in[r];
     const Vec<A> d = splat(by);
-    int64_t k = 0;
-    for (; k + per * v <= n; k += per * v) {
+    auto vectors = [&](int64_t k) {
         Vec<A> x = finished<A, R, FINISH>(p, k, d);
         if constexpr (per == 2) x = narrow_pair<S>(x, finished<A, R, FINISH>(p, k + v, d));
+        return x;
+    };
+    int64_t k = 0;
+    for (; k + per * v <= n; k += per * v) {
+        const Vec<A> x = vectors(k);
         if (PAST) stream(reinterpret_cast<A*>(out + k * item), x);
         else std::memcpy(out + k * item, &x, sizeof x);
+    }
+    if (PAST || k == n) return;
+    if (n >= per * v) {  // the last ones overlap their neighbours: the same sums again
+        const Vec<A> x = vectors(n - per * v);
+        std::memcpy(out + (n - per * v) * item, &x, sizeof x);
+        return;
     }
     for (; k < n; ++k) {
         A s = p[0][k];
         for (int r = 1; r < R; ++r) s = s + p[r][k];
+        if constexpr (FINISH == OVER_ROW) s = s / (by * p[R][k]);
         S t;
-        narrow(FINISH == AS_IS ? s : FINISH == TIMES ? s * by : s / by, t);
+        narrow(FINISH == TIMES ? s * by : FINISH == OVER ? s / by : s, t);
         write(out + k * item, t);
     }
 }
@@ -101,12 +114,13 @@ template <class S, class A, int FINISH> inline void write_sum(char* out, const A
     if (!streaming || to_line(out) % item) return write_sum<S, A, FINISH, false>(out, in, count, n, by);
     const int64_t head = least(to_line(out) / item, n), body = (n - head) / line * line;
     if (head == 0 && body == n) return write_sum<S, A, FINISH, true>(out, in, count, n, by);
-    const A* p[BLOCK] = {};
+    const A* p[BLOCK + 1] = {};
+    const int rows = count + (FINISH == OVER_ROW);
     if (head) write_sum<S, A, FINISH, false>(out, in, count, head, by);
-    for (int r = 0; r < count; ++r) p[r] = in[r] + head;
+    for (int r = 0; r < rows; ++r) p[r] = in[r] + head;
     write_sum<S, A, FINISH, true>(out + head * item, p, count, body, by);
     if (head + body == n) return;
-    for (int r = 0; r < count; ++r) p[r] += body;
+    for (int r = 0; r < rows; ++r) p[r] += body;
     write_sum<S, A, FINISH, false>(out + (head + body) * item, p, count, n - head - body, by);
 }
 
@@ -207,6 +221,9 @@ public:
         for (shared = 1; shared < n && count_[(w + shared) % n_] == count_[w % n_];) ++shared;
         return product * count_[w % n_];
     }
+
+    // The counts of positions w, w+1, ... as a row to divide by, where the product may be multiplied with them.
+    const A* row(int64_t product, int64_t w) const { return by_row_ && product <= EXACT ? counts_ + w * c_ : nullptr; }
 
     bool by_row() const { return by_row_; }
 

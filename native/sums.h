@@ -13,12 +13,14 @@ template <class A, int R> inline Vec<A> add_at(const A* const* p, int64_t k) {
     return s;
 }
 
-template <class A, int R> inline void add_rows(A* out, const A* const* in, int64_t n) {
+// `ahead`, if not 0: how far after each row lies one that is summed soon.
+template <class A, int R> inline void add_rows(A* out, const A* const* in, int64_t n, int64_t ahead) {
     const A* p[R];
     for (int r = 0; r < R; ++r) p[r] = in[r];
     constexpr int64_t v = LANES<A>;
     int64_t k = 0;
     for (; k + 2 * v <= n; k += 2 * v) {
+        if (ahead) for (int r = 0; r < R; ++r) prefetch(reinterpret_cast<const char*>(p[r] + k + ahead), 2 * VECTOR_BYTES);
         const Vec<A> s = add_at<A, R>(p, k), t = add_at<A, R>(p, k + v);
         store(out + k, s);
         store(out + k + v, t);
@@ -36,17 +38,17 @@ template <class A, int R> inline void add_rows(A* out, const A* const* in, int64
 }
 
 // `count` rows of n, at most eight.
-template <class A> inline void add_rows(A* out, const A* const* in, int count, int64_t n) {
+template <class A> inline void add_rows(A* out, const A* const* in, int count, int64_t n, int64_t ahead = 0) {
     switch (count) {
         case 0: for (int64_t k = 0; k < n; ++k) out[k] = 0; return;
-        case 1: return add_rows<A, 1>(out, in, n);
-        case 2: return add_rows<A, 2>(out, in, n);
-        case 3: return add_rows<A, 3>(out, in, n);
-        case 4: return add_rows<A, 4>(out, in, n);
-        case 5: return add_rows<A, 5>(out, in, n);
-        case 6: return add_rows<A, 6>(out, in, n);
-        case 7: return add_rows<A, 7>(out, in, n);
-        default: return add_rows<A, 8>(out, in, n);
+        case 1: return add_rows<A, 1>(out, in, n, ahead);
+        case 2: return add_rows<A, 2>(out, in, n, ahead);
+        case 3: return add_rows<A, 3>(out, in, n, ahead);
+        case 4: return add_rows<A, 4>(out, in, n, ahead);
+        case 5: return add_rows<A, 5>(out, in, n, ahead);
+        case 6: return add_rows<A, 6>(out, in, n, ahead);
+        case 7: return add_rows<A, 7>(out, in, n, ahead);
+        default: return add_rows<A, 8>(out, in, n, ahead);
     }
 }
 
@@ -176,10 +178,11 @@ inline void sum_long(const Program& program, Grid<const A> in, Grid<A> out, int6
     }
 }
 
-// out[i] = sum of rows lo[i] ... hi[i]-1 for positions [a, b); rows are `inner` long and lie packed from row `first`.
+// out[i] = sum of rows lo[i] ... hi[i]-1 for positions [a, b); rows are `inner` long and lie packed from row `first`. What
+// lies `ahead` elements after them, if that is not 0, is needed soon.
 template <class A>
 inline void sum_axis(const Axis& axis, const Program* program, int64_t a, int64_t b, const A* in, int64_t first, int64_t inner,
-                     A* out, A* scratch) {
+                     A* out, A* scratch, int64_t ahead = 0) {
     if (program) return sum_long<A>(*program, {in, inner, 0}, {out, inner, 0}, inner, 1, scratch);
     const int64_t *lo = axis.lo.data(), *hi = axis.hi.data(), *together = axis.together.data();
     const A* p[BLOCK];
@@ -187,7 +190,7 @@ inline void sum_axis(const Axis& axis, const Program* program, int64_t a, int64_
         const int64_t n = least(together[i], b - i), terms = hi[i] - lo[i];
         const A* row = in + (lo[i] - first) * inner;
         for (int64_t r = 0; r < terms; ++r) p[r] = row + r * inner;
-        add_rows(out + (i - a) * inner, p, int(terms), n * inner);
+        add_rows(out + (i - a) * inner, p, int(terms), n * inner, n == 1 ? ahead : 0);
         i += n;
     }
 }

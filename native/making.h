@@ -28,11 +28,11 @@ template <class S> void Box<S>::make_rows(int k, int64_t row, int64_t n, int64_t
         else if (plan_.rows == Rows::turned) sum_turned(k, row + r, m, product, from, rows);
         else {
             const A* in = rows_in_place(k, from, m);
+            if (!in || !plan_.weave.even) prefetch_rows(k, m, from);
             if (!in) {
                 load_rows(k, row + r, m, product, from, row_in_, in_);
                 in = row_in_;
             }
-            prefetch_rows(k, m, from);
             weave_rows(plan_.weave, in, rows, m);
         }
     }

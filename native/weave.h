@@ -132,6 +132,7 @@ template <class A, int R, Picks PICKS, bool PAST, bool EVEN, bool FULL> inline v
         const int64_t n = least(rows, period) * row_out;
         int64_t k = 0, at = 0;
         for (; (k + 1) * v <= n; ++k, at += step) {
+            if (EVEN) prefetch(reinterpret_cast<const char*>(from[0] + at) + AHEAD, step * int64_t(sizeof(A)));
             const Vec<A> s = weave_vector<A, R, PICKS, EVEN, FULL>(w, from, places, at, k);
             if (PAST) stream(out + k * v, s); else store(out + k * v, s);
         }
@@ -163,7 +164,7 @@ template <class A, Picks PICKS, bool PAST> inline void weave_rows(const Weave& w
     }
 }
 
-// Packed rows at `in` (with a vector of room before them and three after) become packed rows at `out`.
+// Packed rows at `in`, of which an even weave asks for what comes later as it goes (with a vector of room before them and three after) become packed rows at `out`.
 template <class A, bool PAST = false> inline void weave_rows(const Weave& w, const A* in, A* out, int64_t rows) {
     switch (w.picks) {
         case Picks::in_order: return weave_rows<A, Picks::in_order, PAST>(w, in, out, rows);

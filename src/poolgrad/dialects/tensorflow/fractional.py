@@ -25,8 +25,11 @@ __all__ = [
     "FractionalAvgPool",
     "FractionalAvgPoolGrad",
     "FractionalAvgPoolOutput",
+    "checked_ratios",
+    "drawn_seeds",
     "fractional_avg_pool",
     "fractional_avg_pool_at",
+    "tables",
 ]
 
 DEFAULT_GLOBAL_SEED = 87654321
@@ -64,9 +67,9 @@ def FractionalAvgPool(
            [ 8. , 10.5]], dtype=float32)
     """
     x = pooled_array("value", value)
-    ratios = _ratios(pooling_ratio, x.shape)
+    ratios = checked_ratios(pooling_ratio, x.shape)
     pseudo_random, overlapping = switch("pseudo_random", pseudo_random), switch("overlapping", overlapping)
-    numbers = philox(*_seeds(switch("deterministic", deterministic), seed, seed2))
+    numbers = philox(*drawn_seeds(switch("deterministic", deterministic), seed, seed2))
     sizes = x.shape[1:3]
     if max(sizes) > MAX_LENGTH:
         raise PoolGradValueError(f"value may have at most {MAX_LENGTH} rows and columns, got shape {x.shape}")
@@ -101,7 +104,7 @@ def FractionalAvgPoolGrad(
             f"got shape {dy.shape}"
         )
     check_fits("orig_input_tensor_shape", shape, dy.dtype)
-    pool = _pool(shape, dy.shape[1:3], row_pooling_sequence, col_pooling_sequence, switch("overlapping", overlapping))
+    pool = tables(shape, dy.shape[1:3], row_pooling_sequence, col_pooling_sequence, switch("overlapping", overlapping))
     return integers.gradient(pool, dy) if dy.dtype in INTEGERS else core.gradient(pool, dy, layout="NHWC")
 
 
@@ -118,7 +121,7 @@ def fractional_avg_pool_at(
     array([13,  8])
     """
     x = pooled_array("value", value)
-    pool = _pool(x.shape, None, row_pooling_sequence, col_pooling_sequence, switch("overlapping", overlapping))
+    pool = tables(x.shape, None, row_pooling_sequence, col_pooling_sequence, switch("overlapping", overlapping))
     check_fits("the result", (x.shape[0], *pool.output_size, x.shape[3]), x.dtype)
     return integers.forward(pool, x) if x.dtype in INTEGERS else core.forward(pool, x, layout="NHWC")
 
@@ -150,7 +153,7 @@ def fractional_avg_pool(
     return FractionalAvgPool(value, pooling_ratio, pseudo_random, overlapping, True, first, second)
 
 
-def _ratios(pooling_ratio: Any, shape: tuple[int, ...]) -> tuple[float, ...]:
+def checked_ratios(pooling_ratio: Any, shape: tuple[int, ...]) -> tuple[float, ...]:
     try:
         given = np.asarray(pooling_ratio)
     except ValueError:
@@ -173,7 +176,7 @@ def _ratios(pooling_ratio: Any, shape: tuple[int, ...]) -> tuple[float, ...]:
     return tuple(ratios.tolist())
 
 
-def _seeds(deterministic: bool, seed: Any, seed2: Any) -> tuple[int, int]:
+def drawn_seeds(deterministic: bool, seed: Any, seed2: Any) -> tuple[int, int]:
     """Zeros are fresh seeds: for every call, or with `deterministic` once for the process."""
     given = _signed("seed", seed), _signed("seed2", seed2)
     if not deterministic and given != (0, 0):
@@ -197,7 +200,7 @@ def _process_seeds() -> tuple[int, int]:
     return _fresh_seeds()
 
 
-def _pool(shape: tuple[int, ...], cells: tuple[int, ...] | None, rows: Any, cols: Any, overlapping: bool) -> Pool:
+def tables(shape: tuple[int, ...], cells: tuple[int, ...] | None, rows: Any, cols: Any, overlapping: bool) -> Pool:
     """The tables of two sequences; `cells` is how many cells are wanted of each, or None for all there are."""
     axes = []
     for position, (name, values) in enumerate((("row_pooling_sequence", rows), ("col_pooling_sequence", cols))):

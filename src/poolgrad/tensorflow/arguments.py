@@ -1,0 +1,71 @@
+"""What the caller's tensors and shapes say: known now, known in part while a graph is traced, or refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ..dialects.tensorflow.arguments import integer_row
+from ..errors import PoolGradError, PoolGradTypeError, PoolGradValueError
+from ..layout import spatial_positions
+
+__all__ = ["FLOATS", "INTEGERS", "Shape", "as_tensor", "check_space", "shape_of", "sizes_of"]
+
+Shape = tuple[int | None, ...]
+
+FLOATS = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
+INTEGERS = (tf.int32, tf.int64)
+
+PoolGradError.ag_pass_through = True  # type: ignore[attr-defined]  # or AutoGraph raises an error of its own instead
+
+
+def as_tensor(name: str, value: Any, dtypes: tuple[Any, ...], rank: int | None = None) -> Any:
+    """`value` as a dense tensor of one of these dtypes and of this rank."""
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    if tf.is_tensor(value) and not isinstance(value, (tf.Tensor, tf.Variable)):
+        raise PoolGradTypeError(f"{name} must be a dense tensor, got {kind}")
+    try:
+        tensor = tf.convert_to_tensor(value)
+    except (ValueError, TypeError) as refusal:
+        hint = "; a Keras model takes the layers of poolgrad.tensorflow" if "KerasTensor" in kind else ""
+        raise PoolGradTypeError(f"{name} must be a tensor, got {kind} ({refusal}){hint}") from None
+    if tensor.dtype not in dtypes:
+        raise PoolGradTypeError(f"{name} must have dtype {', '.join(t.name for t in dtypes)}, got {tensor.dtype.name}")
+    if tensor.shape.rank is None:
+        raise PoolGradValueError(f"{name} must have a known rank; use tf.ensure_shape, or an input_signature")
+    if rank is not None and tensor.shape.rank != rank:
+        raise PoolGradValueError(f"{name} must have {rank} axes, got shape {shape_of(tensor)}")
+    return tensor
+
+
+def shape_of(tensor: Any) -> Shape:
+    return tuple(tensor.shape)
+
+
+def sizes_of(name: str, value: Any, length: int) -> Shape:
+    """A shape given as integers or as a tensor; None where a graph does not know a size yet."""
+    if not isinstance(value, (tf.Tensor, tf.Variable)) and not _holds_tensors(value):
+        return integer_row(name, tuple(value) if isinstance(value, tf.TensorShape) else value, length)
+    tensor = as_tensor(name, value, INTEGERS)
+    known = tf.get_static_value(tensor)
+    if known is not None:
+        return integer_row(name, np.asarray(known), length)
+    if shape_of(tensor) != (length,):
+        raise PoolGradValueError(f"{name} must be one row of {length} integers, got a tensor of shape {tensor.shape}")
+    # The graph's own inference knows more than the tensor says: which sizes of tf.shape(x) are fixed, for one.
+    return shape_of(tf.broadcast_to(False, tensor))
+
+
+def _holds_tensors(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and any(isinstance(n, (tf.Tensor, tf.Variable)) for n in value)
+
+
+def check_space(name: str, shape: Shape, layout: str) -> None:
+    """Refuse a graph that does not know the sizes of the axes that are pooled: the tables are made while it is traced."""
+    if any(shape[p] is None for p in spatial_positions(layout, len(shape))):
+        raise PoolGradValueError(
+            f"{name} must have known spatial sizes inside a graph (batch and channels may be unknown), got shape {shape} "
+            f"(layout {layout!r}); use tf.ensure_shape, or an input_signature that names them"
+        )

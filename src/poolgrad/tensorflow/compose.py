@@ -1,0 +1,194 @@
+"""The sums of a pooling composed from TensorFlow's basic ops: slices, pads, gathers, additions. Never its pooling ops.
+
+A result position is the sum of a run of rows: `first`, `first + step`, … (`length` of them). Runs are added by doubling:
+level `b` holds sums of 2^b rows, each made of two of the level below, and a run is one entry for every bit of its length.
+So a sum costs as many passes as its window has bits, no term passes through more than twice that many additions, and
+without subtraction a NaN or an infinity reaches exactly the windows that hold it.
+
+Known runs (`Runs`) are planned in NumPy: each level holds only the rows that are asked of it, and rows in an even spacing
+are slices. Runs that a graph computes (`sums_at`) are gathered.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from ..geometry import Axis, Pool
+
+__all__ = ["pooled", "sums_at"]
+
+Tensor = Any
+Ints = npt.NDArray[np.int64]
+
+
+def pooled(pool: Pool, spatial: tuple[int, ...], forwards: bool, source: Tensor) -> Tensor:
+    """The pooling of a tensor of floats, or its gradient; `spatial` are the positions of the axes in logical order."""
+    wide = tf.float64 if source.dtype == tf.float64 else tf.float32
+    t = tf.cast(source, wide)
+    divisor = _divisor(pool, spatial, source.shape.rank, wide)
+    if not forwards:
+        t = t / divisor
+    for axis, position in reversed(list(zip(pool.axes, spatial, strict=True))):
+        t = _sums(t, position, _runs(axis, forwards))
+    if forwards:
+        t = t / divisor
+    return tf.cast(t, source.dtype)
+
+
+def _divisor(pool: Pool, spatial: tuple[int, ...], rank: int, wide: Any) -> Tensor:
+    """The product of the counts; one number for every axis on which all cells count alike, else a row of them."""
+    if pool.divisor is not None:
+        return tf.constant(pool.divisor, wide)
+    divisor = tf.constant(1, wide)
+    for axis, position in zip(pool.axes, spatial, strict=True):
+        if (axis.count[:1] == axis.count).all():
+            row = axis.count[:1].reshape(()) if axis.cells else 1
+        else:
+            row = axis.count.reshape([-1 if p == position else 1 for p in range(rank)])
+        divisor = divisor * tf.constant(row, wide)
+    return divisor
+
+
+class Runs(NamedTuple):
+    """Which of `rows` rows each result position adds: `first[i]`, `first[i] + step`, … (`length[i]` of them)."""
+
+    first: Ints
+    length: Ints
+    step: int
+    rows: int
+
+
+def _runs(axis: Axis, forwards: bool) -> Runs:
+    """The swapped tables of an axis; with dilation its residue classes, put together again."""
+    rows, positions = (axis.size, axis.cells) if forwards else (axis.cells, axis.size)
+    first, length, step = np.zeros(positions, np.int64), np.zeros(positions, np.int64), 1
+    alone = Pool((axis,))
+    for piece in alone.forward_pieces() if forwards else alone.gradient_pieces():
+        table, take = piece.sums.tables[0], piece.take[0]
+        first[piece.put[0]] = (take.start or 0) + table.lo * (take.step or 1)
+        length[piece.put[0]] = table.hi - table.lo
+        if table.reach[0] > 1:
+            step = take.step or 1
+    return Runs(first, length, step, rows)
+
+
+def _sums(t: Tensor, position: int, runs: Runs) -> Tensor:
+    """The sums of known runs along one axis."""
+    runs, before, after = _evened(runs)
+    t = _padded(t, position, before, after)
+    terms = _terms(runs)
+    wanted = _wanted(terms, runs.step)
+    levels = [_taken(t, wanted[0], position)] if wanted else []
+    for b, above in enumerate(wanted[1:]):
+        left, right = (_taken(levels[b], np.searchsorted(wanted[b], above + k), position) for k in (0, runs.step << b))
+        levels.append(left + right)
+    if not terms:
+        return _padded(_taken(t, np.arange(0), position), position, 0, len(runs.first))
+    total = _term(levels, wanted, terms[0], position)
+    for term in terms[1:]:
+        total = total + _term(levels, wanted, term, position)
+    return total
+
+
+def _evened(runs: Runs) -> tuple[Runs, int, int]:
+    """Runs of one length where rows of zeros before and after the axis allow it: evenly spaced windows stay slices."""
+    first, length, step, rows = runs
+    longest = int(length.max(initial=0))
+    at_end = first + length == rows
+    if step > 1 or not (at_end | (first == 0) | (length == longest)).all():
+        return runs, 0, 0
+    first = np.where(at_end | (length == longest), first, length - longest)
+    before = max(0, -int(first.min(initial=0)))
+    after = max(0, int(first.max(initial=0)) + longest - rows)
+    even = Runs(first + before, np.full_like(length, longest), 1, before + rows + after)
+    return even, before, after
+
+
+class _Term(NamedTuple):
+    """One entry for every result position: its level (−1 for nothing) and its first row."""
+
+    level: Ints
+    first: Ints
+
+
+def _terms(runs: Runs) -> list[_Term]:
+    """The bits of the lengths, the highest first; as many terms as the length with most bits has."""
+    first, left = runs.first, runs.length
+    terms = []
+    while left.any():
+        level = np.frexp(left)[1].astype(np.int64) - 1
+        terms.append(_Term(level, first))
+        size = np.where(level < 0, 0, 1 << np.maximum(level, 0))
+        first, left = first + size * runs.step, left - size
+    return terms
+
+
+def _wanted(terms: list[_Term], step: int) -> list[Ints]:
+    """For every level, in ascending order, the rows whose sums are asked for by a term or by the level above."""
+    wanted: list[Ints] = []
+    above = np.zeros(0, np.int64)
+    for b in reversed(range(1 + max((int(term.level.max()) for term in terms), default=-1))):
+        own = [term.first[term.level == b] for term in terms]
+        above = np.unique(np.concatenate([*own, above, above + (step << b)]))
+        wanted.insert(0, above)
+    return wanted
+
+
+def _term(levels: list[Tensor], wanted: list[Ints], term: _Term, position: int) -> Tensor:
+    used = np.unique(term.level)
+    if len(used) == 1:
+        return _taken(levels[used[0]], np.searchsorted(wanted[used[0]], term.first), position)
+    index = np.zeros(len(term.first), np.int64)
+    parts, base = [], 0
+    for b in used[used >= 0]:
+        here = term.level == b
+        index[here] = base + np.searchsorted(wanted[b], term.first[here])
+        parts.append(levels[b])
+        base += len(wanted[b])
+    index[term.level < 0] = base
+    joined = tf.concat(parts, position) if len(parts) > 1 else parts[0]
+    return _taken(_padded(joined, position, 0, int((term.level < 0).any())), index, position)
+
+
+def _taken(t: Tensor, index: Ints, position: int) -> Tensor:
+    """The rows `index` of one axis: the tensor itself, a slice of it, or a gather."""
+    rows = t.shape[position]
+    steps = np.diff(index)
+    if len(index) == rows and (steps == 1).all():
+        return t
+    if len(index) == 0 or (len(index) > 1 and (steps == steps[0]).all() and steps[0] > 0) or len(index) == 1:
+        start, step = (int(index[0]), int(steps[0]) if len(steps) else 1) if len(index) else (0, 1)
+        stop = int(index[-1]) + 1 if len(index) else 0
+        return t[(slice(None),) * position + (slice(start, stop, step),)]
+    return tf.gather(t, tf.constant(index, tf.int32), axis=position)
+
+
+def _padded(t: Tensor, position: int, before: int, after: int) -> Tensor:
+    if not before and not after:
+        return t
+    return tf.pad(t, [[before, after] if p == position else [0, 0] for p in range(t.shape.rank)])
+
+
+def sums_at(t: Tensor, position: int, first: Tensor, length: Tensor, reach: int) -> Tensor:
+    """The sums of runs that the graph computes, none longer than `reach`, along one axis.
+
+    Every level ends in rows of zeros, which stand for the bits that a length does not have.
+    """
+    rows, bits = t.shape[position], reach.bit_length()
+    t = _padded(t, position, 0, 1 << bits)
+    total = None
+    levels = [t]
+    for b in range(bits - 1):
+        n = levels[b].shape[position]
+        index = [(slice(None),) * position + (part,) for part in (slice(0, n - (1 << b)), slice(1 << b, n))]
+        levels.append(levels[b][index[0]] + levels[b][index[1]])
+    for b in reversed(range(bits)):
+        has = length // (1 << b) % 2
+        part = tf.gather(levels[b], tf.where(has > 0, first, rows), axis=position)
+        total = part if total is None else total + part
+        first = first + has * (1 << b)
+    return total

@@ -6,11 +6,13 @@ So a sum costs as many passes as its window has bits, no term passes through mor
 without subtraction a NaN or an infinity reaches exactly the windows that hold it.
 
 Known runs (`Runs`) are planned in NumPy: each level holds only the rows that are asked of it, and rows in an even spacing
-are slices. Runs that a graph computes (`sums_at`) are gathered.
+are slices. Runs that a graph computes (`Cells`) are gathered.
 """
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,10 +20,11 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from ..geometry import Axis, Pool
+from .host import Tensor
+from .sequences import Cells
 
-__all__ = ["pooled", "sums_at"]
+__all__ = ["integers_at", "pooled", "pooled_at"]
 
-Tensor = Any
 Ints = npt.NDArray[np.int64]
 
 
@@ -88,10 +91,7 @@ def _sums(t: Tensor, position: int, runs: Runs) -> Tensor:
         levels.append(left + right)
     if not terms:
         return _padded(_taken(t, np.arange(0), position), position, 0, len(runs.first))
-    total = _term(levels, wanted, terms[0], position)
-    for term in terms[1:]:
-        total = total + _term(levels, wanted, term, position)
-    return total
+    return reduce(add, [_term(levels, wanted, term, position) for term in terms])
 
 
 def _evened(runs: Runs) -> tuple[Runs, int, int]:
@@ -173,22 +173,76 @@ def _padded(t: Tensor, position: int, before: int, after: int) -> Tensor:
     return tf.pad(t, [[before, after] if p == position else [0, 0] for p in range(t.shape.rank)])
 
 
-def sums_at(t: Tensor, position: int, first: Tensor, length: Tensor, reach: int) -> Tensor:
+def pooled_at(cells: list[Cells], spatial: tuple[int, ...], forwards: bool, source: Tensor) -> Tensor:
+    """The same as `pooled`, for cells that the graph computes."""
+    wide = tf.float64 if source.dtype == tf.float64 else tf.float32
+    t = tf.cast(source, wide)
+    divisor = tf.cast(_counts(cells, spatial, source.shape.rank), wide)
+    if not forwards:
+        t = t / divisor
+    for axis, position in reversed(list(zip(cells, spatial, strict=True))):
+        t = _sums_at(t, position, *axis.runs(forwards))
+    if forwards:
+        t = t / divisor
+    return tf.cast(t, source.dtype)
+
+
+def integers_at(cells: list[Cells], forwards: bool, source: Tensor) -> Tensor:
+    """Pooling of an NHWC tensor of integers, or its gradient, in the order of `poolgrad.dialects.tensorflow.integers`."""
+    divisor = _counts(cells, (1, 2), 4)
+    if forwards:
+        t = source
+        for position, axis in zip((1, 2), cells, strict=True):
+            t = _sums_at(t, position, *axis.runs(True))
+        return tf.truncatediv(t, tf.cast(divisor, source.dtype))
+    wide = tf.cast(source, tf.float64)
+    # Compilers divide by constants through their reciprocals, and 49 / 49 would truncate to 0: keep this one unknown.
+    divisor = tf.where(tf.reduce_max(wide) > 1e300, 2 * divisor, divisor)
+    shares = tf.pad(wide / tf.cast(divisor, tf.float64), [[0, 0], [0, 1], [0, 1], [0, 0]])
+    (first, over, _), (second, across, _) = (axis.runs(False) for axis in cells)
+    reach = tf.reduce_max(over), tf.reduce_max(across)
+
+    def add_pair(k: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
+        """One more pair of a covering row and a covering column; past the last one there are zeros."""
+        a, b = k // reach[1], k % reach[1]
+        rows = tf.gather(shares, tf.where(a < over, first + a, source.shape[1]), axis=1)
+        return k + 1, total + tf.gather(rows, tf.where(b < across, second + b, source.shape[2]), axis=2)
+
+    extents = tf.shape(source)
+    shape = tf.stack([extents[0], cells[0].size, cells[1].size, extents[3]])
+    start = tf.zeros(shape, tf.float64)
+    start.set_shape((source.shape[0], cells[0].size, cells[1].size, source.shape[3]))
+    _, total = tf.while_loop(lambda k, _: k < reach[0] * reach[1], add_pair, (0, start))
+    return _truncated(total, source.dtype)
+
+
+def _truncated(total: Tensor, dtype: Any) -> Tensor:
+    edge = float(dtype.max) + (dtype.size == 4)  # 2^31 or 2^63, both float64 numbers
+    inside = tf.clip_by_value(total, -edge, np.nextafter(edge, 0))
+    return tf.where(total >= edge, tf.constant(dtype.max, dtype), tf.cast(inside, dtype))
+
+
+def _counts(cells: list[Cells], spatial: tuple[int, ...], rank: int) -> Tensor:
+    """What each cell divides by, in 64-bit integers."""
+    divisor = tf.constant(1, tf.int64)
+    for axis, position in zip(cells, spatial, strict=True):
+        divisor = divisor * tf.reshape(tf.cast(axis.count, tf.int64), [-1 if p == position else 1 for p in range(rank)])
+    return divisor
+
+
+def _sums_at(t: Tensor, position: int, first: Tensor, length: Tensor, reach: int) -> Tensor:
     """The sums of runs that the graph computes, none longer than `reach`, along one axis.
 
     Every level ends in rows of zeros, which stand for the bits that a length does not have.
     """
     rows, bits = t.shape[position], reach.bit_length()
-    t = _padded(t, position, 0, 1 << bits)
-    total = None
-    levels = [t]
+    levels = [_padded(t, position, 0, 1 << (bits - 1))]
     for b in range(bits - 1):
         n = levels[b].shape[position]
-        index = [(slice(None),) * position + (part,) for part in (slice(0, n - (1 << b)), slice(1 << b, n))]
-        levels.append(levels[b][index[0]] + levels[b][index[1]])
+        levels.append(_taken(levels[b], np.arange(n - (1 << b)), position) + _taken(levels[b], np.arange(1 << b, n), position))
+    parts = []
     for b in reversed(range(bits)):
         has = length // (1 << b) % 2
-        part = tf.gather(levels[b], tf.where(has > 0, first, rows), axis=position)
-        total = part if total is None else total + part
+        parts.append(tf.gather(levels[b], tf.where(has > 0, first, rows), axis=position))
         first = first + has * (1 << b)
-    return total
+    return reduce(add, parts)

@@ -24,13 +24,14 @@ PoolGradError.ag_pass_through = True  # type: ignore[attr-defined]  # or AutoGra
 def as_tensor(name: str, value: Any, dtypes: tuple[Any, ...], rank: int | None = None) -> Any:
     """`value` as a dense tensor of one of these dtypes and of this rank."""
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    if "KerasTensor" in kind:
+        raise PoolGradTypeError(f"{name} is an input of a Keras model that is being built: use the layers of poolgrad.tensorflow")
     if tf.is_tensor(value) and not isinstance(value, (tf.Tensor, tf.Variable)):
         raise PoolGradTypeError(f"{name} must be a dense tensor, got {kind}")
     try:
         tensor = tf.convert_to_tensor(value)
     except (ValueError, TypeError) as refusal:
-        hint = "; a Keras model takes the layers of poolgrad.tensorflow" if "KerasTensor" in kind else ""
-        raise PoolGradTypeError(f"{name} must be a tensor, got {kind} ({refusal}){hint}") from None
+        raise PoolGradTypeError(f"{name} must be a tensor, got {kind} ({refusal})") from None
     if tensor.dtype not in dtypes:
         raise PoolGradTypeError(f"{name} must have dtype {', '.join(t.name for t in dtypes)}, got {tensor.dtype.name}")
     if tensor.shape.rank is None:
@@ -46,8 +47,12 @@ def shape_of(tensor: Any) -> Shape:
 
 def sizes_of(name: str, value: Any, length: int) -> Shape:
     """A shape given as integers or as a tensor; None where a graph does not know a size yet."""
+    if isinstance(value, tf.TensorShape):
+        if value.rank != length:
+            raise PoolGradValueError(f"{name} must hold exactly {length} integers, got {value}")
+        return tuple(value)
     if not isinstance(value, (tf.Tensor, tf.Variable)) and not _holds_tensors(value):
-        return integer_row(name, tuple(value) if isinstance(value, tf.TensorShape) else value, length)
+        return integer_row(name, value, length)
     tensor = as_tensor(name, value, INTEGERS)
     known = tf.get_static_value(tensor)
     if known is not None:

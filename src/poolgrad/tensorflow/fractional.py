@@ -20,7 +20,7 @@ from ..errors import PoolGradValueError
 from ..geometry import MAX_LENGTH
 from . import compose
 from .arguments import FLOATS, INTEGERS, Shape, as_tensor, check_space, shape_of, sizes_of
-from .host import Array, Tensor, is_host, on_host, tensor_of
+from .host import Array, Tensor, is_host, tensor_of
 from .linear import Map, linear, pooling
 from .sequences import Cells, cells_of, draw, drawn_cells, sequence
 
@@ -166,18 +166,15 @@ def fractional_map(
         wanted = cells or (None, None)
         named = zip(NAMES, shape[1:3], wanted, rows, strict=True)
         return cells_map([cells_of(name, n, m, row, overlapping) for name, n, m, row in named], dtype, spatial, forwards)
-    pool = tables(shape, cells, *rows, overlapping)
+    pool = tables(shape, cells, rows[0], rows[1], overlapping)
     if dtype in FLOATS:
         return pooling(pool, layout, forwards)
 
     def on_integers(source: Tensor) -> Tensor:
         if is_host(source):
-            function = integers.forward if forwards else integers.gradient
-            return on_host(lambda array, out, threads: function(pool, array), source, ())
-        limits = [(axis.size, axis.cells) for axis in pool.axes]
-        edges = zip(limits, pool.axes, strict=True)
-        known = [Cells(n, tf.constant(a.start, tf.int32), tf.constant(a.stop, tf.int32), n, m) for (n, m), a in edges]
-        return compose.integers_at(known, forwards, source)
+            return tensor_of((integers.forward if forwards else integers.gradient)(pool, np.asarray(source)))
+        edges = [(a.size, tf.constant(a.start, tf.int32), tf.constant(a.stop, tf.int32), a.cells) for a in pool.axes]
+        return compose.integers_at([Cells(n, start, stop, n, m) for n, start, stop, m in edges], forwards, source)
 
     return on_integers
 

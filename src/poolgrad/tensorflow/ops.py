@@ -19,7 +19,8 @@ from ..errors import PoolGradValueError
 from ..geometry import Axis, Pool, integer
 from ..layout import default_layout, spatial_positions
 from .arguments import FLOATS, Shape, as_tensor, check_space, shape_of, sizes_of
-from .linear import Tensor, pooling
+from .host import Tensor
+from .linear import pooling
 
 __all__ = ["AvgPool", "AvgPool3D", "AvgPool3DGrad", "AvgPoolGrad", "avg_pool"]
 
@@ -157,18 +158,20 @@ def _plan(name: str, shape: Shape, dy_shape: Shape | None, given: tuple[Any, ...
     check_space(name, shape, layout)
     known = tuple(1 if n is None else integer(f"{name}[{k}]", n, 0) for k, n in enumerate(shape))
     said = windows(known, *given)
-    outer = [p for p in range(len(shape)) if p not in spatial_positions(layout, len(shape))]
-    pooled = tuple(shape[p] if p in outer else n for p, n in enumerate(said.pooled_shape))
-    if dy_shape is not None:
-        if any(None not in pair and pair[0] != pair[1] for pair in zip(dy_shape, pooled, strict=True)):
-            raise PoolGradValueError(
-                f"grad must have shape {pooled} for orig_input_shape {shape}, ksize {list(given[0])}, strides {list(given[1])}, "
-                f"padding {given[2]!r} and data_format {layout!r}, got {dy_shape}"
-            )
+    spatial = spatial_positions(layout, len(shape))
+    pooled = tuple(n if p in spatial else shape[p] for p, n in enumerate(said.pooled_shape))
+    pairs = zip(dy_shape or pooled, pooled, strict=True)
+    if any(None not in pair and pair[0] != pair[1] for pair in pairs):
+        raise PoolGradValueError(
+            f"grad must have shape {pooled} for orig_input_shape {shape}, ksize {list(given[0])}, strides {list(given[1])}, "
+            f"padding {given[2]!r} and data_format {layout!r}, got {dy_shape}"
+        )
     check_fits("the result", said.pooled_shape if dy_shape is None else known, np.dtype(np.uint8))
-    if 0 not in said.sizes and 0 not in said.pooled_shape:
-        return said.pool(), pooled
-    sizes = zip(said.sizes, (said.pooled_shape[p] for p in spatial_positions(layout, len(shape))), strict=True)
-    rows = zip(sizes, said.window, said.stride, strict=True)
-    axes = (Axis(n, (), (), ()) if m == 0 else Axis.regular(n, k, stride=s, padding=said.padding.lower()) for (n, m), k, s in rows)  # type: ignore[arg-type]
-    return Pool(tuple(axes)), pooled
+    cells = (said.pooled_shape[p] for p in spatial)
+    rows = zip(said.sizes, cells, said.window, said.stride, strict=True)
+    return Pool(tuple(_axis(n, m, k, s, said.padding.lower()) for n, m, k, s in rows)), pooled
+
+
+def _axis(size: int, cells: int, window: int, stride: int, padding: str) -> Axis:
+    nothing = np.zeros(0, np.int64)
+    return Axis.regular(size, window, stride=stride, padding=padding) if cells else Axis(size, nothing, nothing, nothing)

@@ -12,11 +12,12 @@ import numpy as np
 import tensorflow as tf
 
 from ..dialects.tensorflow.arguments import whole_numbers
+from ..dialects.tensorflow.sequences import pooling_sequence
 from ..errors import PoolGradTypeError, PoolGradValueError
 from .arguments import INTEGERS
 from .host import Array, Tensor
 
-__all__ = ["Cells", "cells_of", "draw", "even", "sequence"]
+__all__ = ["Cells", "cells_of", "draw", "drawn_cells", "even", "sequence"]
 
 
 class Cells(NamedTuple):
@@ -84,7 +85,7 @@ def draw(size: int, cells: int, pseudo_random: bool, seed: Tensor) -> Tensor:
     """The boundaries of `cells` cells on an axis of `size`, from a seed of two integers.
 
     >>> draw(10, 6, True, (3, 4)).numpy(), draw(10, 6, False, (3, 4)).numpy()
-    (array([ 0,  2,  3,  5,  7,  8, 10]), array([ 0,  2,  4,  6,  8,  9, 10]))
+    (array([ 0,  2,  4,  6,  7,  9, 10]), array([ 0,  2,  3,  5,  6,  8, 10]))
     """
     if pseudo_random:
         return _spaced(size, cells, tf.random.stateless_uniform((), seed, dtype=tf.float64))
@@ -98,9 +99,9 @@ def even(size: int, cells: int) -> Array:
     """The boundaries that lie as evenly as they can: the pseudo-random sequence of the middle draw.
 
     >>> even(10, 6)
-    array([ 0,  2,  4,  5,  7,  9, 10])
+    array([ 0,  2,  3,  5,  7,  9, 10])
     """
-    return np.asarray(_spaced(size, cells, tf.constant(0.5, tf.float64)))
+    return pooling_sequence(size, cells, iter([1 << 19, 0, 0, 0]), pseudo_random=True)
 
 
 def _spaced(size: int, cells: int, u: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from ..dialects.tensorflow.arguments import integer_row
 from ..errors import PoolGradError, PoolGradTypeError, PoolGradValueError
 from ..layout import spatial_positions
 
-__all__ = ["FLOATS", "INTEGERS", "Shape", "as_tensor", "check_space", "shape_of", "sizes_of"]
+__all__ = ["FLOATS", "INTEGERS", "Shape", "as_tensor", "check_space", "matched", "shape_of", "sizes_of"]
 
 Shape = tuple[int | None, ...]
 
@@ -26,7 +26,7 @@ def as_tensor(name: str, value: Any, dtypes: tuple[Any, ...], rank: int | None =
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     if "KerasTensor" in kind:
         raise PoolGradTypeError(f"{name} is an input of a Keras model that is being built: use the layers of poolgrad.tensorflow")
-    if tf.is_tensor(value) and not isinstance(value, (tf.Tensor, tf.Variable)):
+    if isinstance(value, (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)):
         raise PoolGradTypeError(f"{name} must be a dense tensor, got {kind}")
     try:
         tensor = tf.convert_to_tensor(value)
@@ -74,3 +74,18 @@ def check_space(name: str, shape: Shape, layout: str) -> None:
             f"{name} must have known spatial sizes inside a graph (batch and channels may be unknown), got shape {shape} "
             f"(layout {layout!r}); use tf.ensure_shape, or an input_signature that names them"
         )
+
+
+def matched(name: str, value: Any, sizes: Shape, tensor: Any, expected: Shape) -> Any:
+    """`tensor`, of which a graph checks when it runs what it could not while it was traced.
+
+    `expected` is the shape that `tensor` must have; where `sizes` is None, `value` knows the size when the graph runs.
+    """
+    unknown = [k for k, n in enumerate(sizes) if n is None]
+    if unknown and not isinstance(value, tf.TensorShape):
+        said = tf.gather(tf.convert_to_tensor(value), unknown)
+        found = tf.gather(tf.shape(tensor, out_type=said.dtype), unknown)
+        message = f"{name} and the gradient must have the same batch and channels"
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(said == found), [message, said, found])]):
+            tensor = tf.identity(tensor)
+    return tensor if None not in shape_of(tensor) else tf.ensure_shape(tensor, expected)

@@ -19,7 +19,7 @@ from ..dialects.tensorflow.sequences import philox, pooled_size, pooling_sequenc
 from ..errors import PoolGradValueError
 from ..geometry import MAX_LENGTH
 from . import compose
-from .arguments import FLOATS, INTEGERS, Shape, as_tensor, check_space, shape_of, sizes_of
+from .arguments import FLOATS, INTEGERS, Shape, as_tensor, check_space, matched, shape_of, sizes_of
 from .host import Array, Tensor, is_host, tensor_of
 from .linear import Map, linear, pooling
 from .sequences import Cells, cells_of, draw, drawn_cells, sequence
@@ -102,8 +102,7 @@ def FractionalAvgPoolGrad(
     shape, cells = _agreed(sizes, shape_of(dy), np.dtype(dy.dtype.as_numpy_dtype))
     rows = [sequence(n, values) for n, values in zip(NAMES, (row_pooling_sequence, col_pooling_sequence), strict=True)]
     with tf.name_scope(name or "FractionalAvgPoolGrad"):
-        if None in shape_of(dy):
-            dy = tf.ensure_shape(dy, (sizes[0], *cells, sizes[3]))
+        dy = matched("orig_input_tensor_shape", orig_input_tensor_shape, sizes, dy, (sizes[0], *cells, sizes[3]))
         return fractional_map(shape, cells, rows, switch("overlapping", overlapping), dy.dtype, "NHWC", False)(dy)
 
 

@@ -18,7 +18,7 @@ from ..dialects.tensorflow.ops import checked, windows
 from ..errors import PoolGradValueError
 from ..geometry import Axis, Pool, integer
 from ..layout import default_layout, spatial_positions
-from .arguments import FLOATS, Shape, as_tensor, check_space, shape_of, sizes_of
+from .arguments import FLOATS, Shape, as_tensor, check_space, matched, shape_of, sizes_of
 from .host import Tensor
 from .linear import pooling
 
@@ -146,9 +146,7 @@ def _gradient(shape: Any, grad: Any, rank: int, *rest: Any) -> Tensor:
     sizes = sizes_of("orig_input_shape", shape, rank)
     pool, pooled = _plan("orig_input_shape", sizes, shape_of(dy), given)
     with tf.name_scope(name):
-        if None in shape_of(dy):
-            dy = tf.ensure_shape(dy, pooled)
-        return pooling(pool, given[3], False)(dy)
+        return pooling(pool, given[3], False)(matched("orig_input_shape", shape, sizes, dy, pooled))
 
 
 @lru_cache(maxsize=1024)

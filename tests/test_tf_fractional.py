@@ -73,6 +73,17 @@ def test_random_gradients_of_integers() -> None:
     assert compared == 12
 
 
+def test_order_of_the_additions_of_integers() -> None:
+    """Beyond 2^53 another order of the four covering cells shows in the low bits."""
+    rng = np.random.default_rng(6)
+    dy = rng.integers(-(2**62), 2**62, (3, 4, 4, 5))
+    edges = tf.constant([0, 2, 5, 7, 9])
+    graph = tf.function(lambda dy, edges: pt.FractionalAvgPoolGrad((3, 9, 9, 5), dy, edges, edges, overlapping=True))
+    np.testing.assert_array_equal(
+        graph(dy, edges), raw_ops.FractionalAvgPoolGrad((3, 9, 9, 5), dy, edges.numpy(), edges.numpy(), True)
+    )
+
+
 def test_deterministic_graphs_draw_tensorflows_sequences() -> None:
     x = support.random_array(3, SHAPE, np.dtype(np.float32))
     drawn = {"pseudo_random": True, "overlapping": True, "deterministic": True, "seed": 5, "seed2": 7}

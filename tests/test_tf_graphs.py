@@ -70,10 +70,15 @@ def test_laws_in_graphs(case: checks.Case, jit: bool) -> None:
 
 
 def test_half_types_are_added_in_float32() -> None:
-    x = tf.fill((1, 64, 64, 1), tf.constant(1.5, tf.float16))
-    for dtype in (tf.float16, tf.bfloat16):
-        mean = tf.function(lambda t: pt.AvgPool(t, [1, 64, 64, 1], [1, 64, 64, 1], "VALID"))(tf.cast(x, dtype))
-        assert float(mean[0, 0, 0, 0]) == 1.5
+    """Almost correctly rounded, and no sum overflows where the mean does not."""
+    window = {"ksize": [1, 37, 41, 1], "strides": [1, 1, 1, 1], "padding": "VALID"}
+    mean = tf.function(lambda t: pt.AvgPool(t, **window))
+    for dtype in support.DTYPES[:2]:
+        x = abs(support.random_array(8, (1, 39, 44, 1), dtype))
+        want = exact.avg_pool(x.astype(np.float64), (37, 41), stride=1)
+        assert exact.ulps(mean(tf.constant(x)).numpy(), want) < 0.51
+    large = tf.fill((1, 37, 41, 1), tf.constant(60000, tf.float16))
+    assert float(mean(large)[0, 0, 0, 0]) == 60000
 
 
 def test_mean_of_many_ones_is_one() -> None:

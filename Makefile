@@ -72,6 +72,7 @@ cross: .venv/.cross
 
 bench: .venv/.package .venv/.extra-cli .venv/.extra-plot .venv/.extra-peers
 	$(RUN) -m poolgrad bench --output build/bench $(ARGS)
+	$(RUN) -m poolgrad.bench.tensorflow --output build/bench $(filter --quick,$(ARGS))
 
 bench-docs: .venv/.package .venv/.extra-cli .venv/.extra-plot .venv/.extra-peers
 	$(RUN) -m poolgrad bench --docs
@@ -80,6 +81,7 @@ bench-docs: .venv/.package .venv/.extra-cli .venv/.extra-plot .venv/.extra-peers
 	$(RUN) -m poolgrad bench --docs --batch-divisor 8
 	$(RUN) -m poolgrad bench --docs --allocate
 	$(RUN) -m poolgrad bench --docs --tiny --direction gradient,forward
+	$(RUN) -m poolgrad.bench.tensorflow --docs
 
 # On a machine with a GPU, from the source tree and with whatever Python has PyTorch, CuPy or JAX there: nothing is installed.
 GPU_RUN := PYTHONPATH=src POOLGRAD_ENGINE=numpy $(PYTHON)

@@ -17,7 +17,7 @@ import support
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poolgrad import Axis, Pool, PoolGradValueError, exact, raw_ops
+from poolgrad import Axis, Pool, PoolGradTypeError, PoolGradValueError, exact, raw_ops
 from poolgrad.layout import spatial_positions
 
 if importlib.util.find_spec("tensorflow") is None:
@@ -60,7 +60,7 @@ def test_laws_in_graphs(case: checks.Case, jit: bool) -> None:
     def gradient(case: checks.Case, dy: Any) -> Any:
         return run_in_graph(case.pool, case.layout, False, dy, jit)
 
-    for dtype in support.DTYPES[1:] if jit else support.DTYPES:
+    for dtype in support.DTYPES[1:3] if jit else support.DTYPES:
         dy = support.random_array(11, case.dy_shape, dtype)
         got, want = gradient(case, dy), exact.gradient(case.pool, dy, case.layout)
         assert got.dtype == dtype
@@ -144,6 +144,16 @@ def test_unknown_space_is_refused() -> None:
         tf.function(lambda s, dy: pt.AvgPoolGrad(s, dy, **WINDOW)).get_concrete_function(
             tf.TensorSpec((None,), tf.int32), tf.TensorSpec((2, 4, 3, 5))
         )
+
+
+def test_arguments_that_are_tensors_of_the_graph() -> None:
+    numbers = tf.TensorSpec((4,), tf.int32)
+    with pytest.raises(PoolGradTypeError, match="ksize and strides must be known"):
+        tf.function(lambda k: pt.AvgPool(tf.ones((1, 4, 4, 1)), k, [1, 1, 1, 1], "SAME")).get_concrete_function(numbers)
+    with pytest.raises(PoolGradTypeError, match="pooling_ratio must be known"):
+        tf.function(lambda r: pt.FractionalAvgPool(tf.ones((1, 4, 4, 1)), r)).get_concrete_function(tf.TensorSpec((4,)))
+    edge = tf.function(lambda n: pt.fractional_avg_pool_at(tf.ones((1, 4, 4, 1)), [0, n, 4], [0, 4]))
+    assert edge(tf.constant(3)).shape == (1, 2, 1, 1)
 
 
 def test_a_gradient_of_unknown_size_takes_that_of_the_output() -> None:

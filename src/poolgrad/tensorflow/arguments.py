@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -11,9 +12,21 @@ from ..dialects.tensorflow.arguments import integer_row
 from ..errors import PoolGradError, PoolGradTypeError, PoolGradValueError
 from ..layout import spatial_positions
 
-__all__ = ["FLOATS", "INTEGERS", "Shape", "as_tensor", "check_space", "matched", "shape_of", "sizes_of"]
+__all__ = [
+    "FLOATS",
+    "INTEGERS",
+    "Shape",
+    "as_tensor",
+    "check_space",
+    "holds_tensors",
+    "known_now",
+    "matched",
+    "shape_of",
+    "sizes_of",
+]
 
 Shape = tuple[int | None, ...]
+Known = TypeVar("Known")
 
 FLOATS = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 INTEGERS = (tf.int32, tf.int64)
@@ -51,7 +64,7 @@ def sizes_of(name: str, value: Any, length: int) -> Shape:
         if value.rank != length:
             raise PoolGradValueError(f"{name} must hold exactly {length} integers, got {value}")
         return tuple(value)
-    if not isinstance(value, (tf.Tensor, tf.Variable)) and not _holds_tensors(value):
+    if not isinstance(value, (tf.Tensor, tf.Variable)) and not holds_tensors(value):
         return integer_row(name, value, length)
     tensor = as_tensor(name, value, INTEGERS)
     known = tf.get_static_value(tensor)
@@ -63,8 +76,18 @@ def sizes_of(name: str, value: Any, length: int) -> Shape:
     return shape_of(tf.broadcast_to(False, tensor))
 
 
-def _holds_tensors(value: Any) -> bool:
+def holds_tensors(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and any(isinstance(n, (tf.Tensor, tf.Variable)) for n in value)
+
+
+def known_now(names: str, check: Callable[[], Known]) -> Known:
+    """What `check` makes of arguments that a graph must know while it is traced."""
+    try:
+        return check()
+    except NotImplementedError:  # TensorFlow's answer to a symbolic tensor that is read
+        raise PoolGradTypeError(
+            f"{names} must be known while a graph is traced: give numbers, not tensors of the graph"
+        ) from None
 
 
 def check_space(name: str, shape: Shape, layout: str) -> None:

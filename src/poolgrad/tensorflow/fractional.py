@@ -19,7 +19,7 @@ from ..dialects.tensorflow.sequences import philox, pooled_size, pooling_sequenc
 from ..errors import PoolGradValueError
 from ..geometry import MAX_LENGTH
 from . import compose
-from .arguments import FLOATS, INTEGERS, Shape, as_tensor, check_space, matched, shape_of, sizes_of
+from .arguments import FLOATS, INTEGERS, Shape, as_tensor, check_space, known_now, matched, shape_of, sizes_of
 from .host import Array, Tensor, is_host, tensor_of
 from .linear import Map, linear, pooling
 from .sequences import Cells, cells_of, draw, drawn_cells, sequence
@@ -62,7 +62,7 @@ def FractionalAvgPool(
     """
     x = _value(value)
     shape = tuple(1 if n is None else n for n in shape_of(x))
-    ratios = checked_ratios(pooling_ratio, shape)
+    ratios = known_now("pooling_ratio", lambda: checked_ratios(pooling_ratio, shape))
     pseudo_random, overlapping = switch("pseudo_random", pseudo_random), switch("overlapping", overlapping)
     deterministic = switch("deterministic", deterministic)
     seeds = drawn_seeds(deterministic, seed, seed2)
@@ -75,7 +75,7 @@ def FractionalAvgPool(
             numbers = philox(*seeds)
             known = [pooling_sequence(n, m, numbers, pseudo_random=pseudo_random) for n, m in axes]
             output = fractional_map(shape, None, known, overlapping, x.dtype, "NHWC", True)(x)
-            return FractionalAvgPoolOutput(output, *(tensor_of(row) if is_host(x) else tf.constant(row) for row in known))
+            return FractionalAvgPoolOutput(output, *map(tf.constant, known))
         fresh = tf.random.uniform((2, 2), maxval=2**31 - 1, dtype=tf.int32)
         rows = [draw(n, m, pseudo_random, fresh[k]) for k, (n, m) in enumerate(axes)]
         cells = [drawn_cells(n, row, overlapping) for (n, _), row in zip(axes, rows, strict=True)]

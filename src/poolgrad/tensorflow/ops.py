@@ -18,7 +18,7 @@ from ..dialects.tensorflow.ops import checked, windows
 from ..errors import PoolGradValueError
 from ..geometry import Axis, Pool, integer
 from ..layout import default_layout, spatial_positions
-from .arguments import FLOATS, Shape, as_tensor, check_space, matched, shape_of, sizes_of
+from .arguments import FLOATS, Shape, as_tensor, check_space, known_now, matched, shape_of, sizes_of
 from .host import Tensor
 from .linear import pooling
 
@@ -133,7 +133,7 @@ def avg_pool(
 def _forward(argument: str, value: Any, rank: int, *rest: Any) -> Tensor:
     *arguments, name = rest
     x = as_tensor(argument, value, FLOATS, rank)
-    given = checked(rank, *arguments)
+    given = known_now("ksize and strides", lambda: checked(rank, *arguments))
     pool, _ = _plan(argument, shape_of(x), None, given)
     with tf.name_scope(name):
         return pooling(pool, given[3], True)(x)
@@ -142,7 +142,7 @@ def _forward(argument: str, value: Any, rank: int, *rest: Any) -> Tensor:
 def _gradient(shape: Any, grad: Any, rank: int, *rest: Any) -> Tensor:
     *arguments, name = rest
     dy = as_tensor("grad", grad, FLOATS, rank)
-    given = checked(rank, *arguments)
+    given = known_now("ksize and strides", lambda: checked(rank, *arguments))
     sizes = sizes_of("orig_input_shape", shape, rank)
     pool, pooled = _plan("orig_input_shape", sizes, shape_of(dy), given)
     with tf.name_scope(name):

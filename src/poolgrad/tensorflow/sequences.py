@@ -14,7 +14,7 @@ import tensorflow as tf
 from ..dialects.tensorflow.arguments import whole_numbers
 from ..dialects.tensorflow.sequences import pooling_sequence
 from ..errors import PoolGradTypeError, PoolGradValueError
-from .arguments import INTEGERS
+from .arguments import INTEGERS, holds_tensors
 from .host import Array, Tensor
 
 __all__ = ["Cells", "cells_of", "draw", "drawn_cells", "even", "sequence"]
@@ -44,6 +44,8 @@ class Cells(NamedTuple):
 
 def sequence(name: str, values: Any) -> Array | Tensor:
     """A sequence from the caller: an array where it is known, else a tensor of one axis."""
+    if holds_tensors(values):
+        values = tf.stack(values)
     if not isinstance(values, (tf.Tensor, tf.Variable)):
         return whole_numbers(name, values).ravel()
     known = tf.get_static_value(values) if isinstance(values, tf.Tensor) else np.asarray(values)

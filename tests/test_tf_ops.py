@@ -218,3 +218,15 @@ def test_what_becomes_a_tensor_is_taken() -> None:
     np.testing.assert_array_equal(tape.gradient(pooled, variable), np.full((1, 4, 4, 1), 0.25))
     np.testing.assert_array_equal(pt.AvgPool(X.numpy().tolist(), *SQUARE), pooled)
     np.testing.assert_array_equal(pt.AvgPool(X.numpy(), *SQUARE), pooled)
+
+
+def test_benchmark_measures_every_mode(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("poolgrad.engines._native")
+    from poolgrad.bench import tensorflow as bench
+    from poolgrad.bench.cases import TINY, Row
+
+    row = Row(TINY, "NHWC", "float32")
+    best = bench.measure(tf, row, rounds=1)
+    assert list(best) == [f"{mode} {name}" for mode in bench.MODES for name in ("ours", "TensorFlow")]
+    assert bench.text(row, best).count("×") == 3 + row.case.title.count("×")
+    assert capsys.readouterr().err == ""

@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from . import report
 from .cases import CASES, DTYPES, Row
-from .measure import Timed
+from .measure import TOLERANCE, Timed
 from .peers import TensorFlow, limit_threads
 
 __all__ = ["main"]
@@ -24,6 +26,8 @@ __all__ = ["main"]
 MODES = ("eager", "tf.function", "XLA")
 SECONDS = 3.0
 """A contestant leaves the rounds once it has used up this time."""
+
+PAGE = Path("docs", "tensorflow-adapter.md")
 
 Call = Callable[[Any], Any]
 
@@ -47,20 +51,22 @@ def gradients(row: Row, module: Any) -> Call:
 
 
 def contestants(tf: Any, row: Row) -> Iterator[Timed]:
-    """Everyone who can do the row, warmed up; a first call beyond the limit must do for all."""
+    """Everyone who can do the row, warmed up and compared with our eager answer."""
     from .. import tensorflow as ours
 
     dy = tf.constant(row.source())
+    want = np.asarray(gradients(row, ours)(dy)[0], dtype=np.float64)
     for mode in MODES:
         for name, module in (("ours", ours), ("TensorFlow", tf.raw_ops)):
             call = gradients(row, module)
             made = call if mode == "eager" else tf.function(call, jit_compile=mode == "XLA", autograph=False)
             timed = Timed(f"{mode} {name}", lambda made=made: made(dy), SECONDS)  # type: ignore[misc]
             try:
-                made(dy)
+                got = np.asarray(made(dy)[0], dtype=np.float64)
             except tf.errors.OpError:
                 continue
-            timed.turn(1)
+            if abs(got - want).max() > TOLERANCE[row.dtype] * abs(want).max():
+                print(f"{timed.name} gives another answer", file=sys.stderr)
             yield timed
 
 
@@ -93,12 +99,14 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--quick", action="store_true", help="few rounds: does it work?")
     parser.add_argument("--output", type=Path, help="a folder for tensorflow.json")
+    parser.add_argument("--docs", action="store_true", help=f"rewrite the table of {PAGE}")
     asked = parser.parse_args()
     limit_threads(asked.threads)
     peer = TensorFlow(asked.threads)
     facts = report.about([peer], asked.threads)
     heads = [f"{mode}: ours (ms) | TensorFlow | faster by" for mode in MODES]
-    print(f"| case | layout | {' | '.join(heads)} |\n|---|---|" + "--:|" * (3 * len(MODES)), flush=True)
+    lines = [f"| case | layout | {' | '.join(heads)} |", "|---|---|" + "--:|" * (3 * len(MODES))]
+    print("\n".join(lines), flush=True)
     records = []
     for name in asked.cases.split(","):
         case = CASES[name].with_batch(asked.batch_divisor)
@@ -106,13 +114,19 @@ def main() -> None:
             row = Row(case, layout, asked.dtype)
             best = measure(peer.tf, row, 2 if asked.quick else 10)
             records.append({"case": case.title, "layout": layout, "dtype": asked.dtype, **best})
-            print(text(row, best), flush=True)
-    command = " ".join(["python -m poolgrad.bench.tensorflow", *sys.argv[1:]])
-    print(f"\n{report.note(command, facts)}")
+            lines.append(text(row, best))
+            print(lines[-1], flush=True)
+    command = " ".join(["python -m poolgrad.bench.tensorflow", *(a for a in sys.argv[1:] if a != "--docs")])
+    lines += ["", report.note(command, facts)]
+    print("\n".join(lines[-2:]))
     if asked.output:
         asked.output.mkdir(parents=True, exist_ok=True)
         whole = {"command": command, "about": facts, "rows": records}
         (asked.output / "tensorflow.json").write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    if asked.docs:
+        old = PAGE.read_text(encoding="utf-8")
+        begin, end = "<!-- measured: tensorflow -->\n", "<!-- end -->"
+        PAGE.write_text(old[: old.index(begin) + len(begin)] + "\n".join(lines) + "\n" + old[old.index(end) :], encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ def test_three_orders(name: str, mode: str) -> None:
         np.testing.assert_allclose(got.numpy().ravel(), expected, rtol=1e-10, atol=1e-10 * abs(expected).max())
 
 
-@pytest.mark.parametrize("mode", ["eager", "graph"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", LINEAR)
 def test_forward_mode(name: str, mode: str) -> None:
     map_ = LINEAR[name]

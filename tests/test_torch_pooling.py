@@ -3,6 +3,8 @@ beside the core's own functions, to the bit."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import beside
@@ -326,3 +328,9 @@ def test_refusals(call: Any, kind: type[PoolGradError], words: str) -> None:
     pt.avg_pool2d(x4, 1)
     with pytest.raises(kind, match=words):
         call()
+
+
+def test_importing_costs_little_more_than_pytorch_itself() -> None:
+    """PyTorch's compiler and its DTensor take as long to import as PyTorch; they come with what uses them."""
+    loaded = "import sys, torch, poolgrad.torch; assert not {'torch._dynamo', 'torch.distributed.tensor'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", loaded], check=True, timeout=300)

@@ -19,7 +19,7 @@ from ..geometry import integer
 from . import kernels
 from .autograd import is_eager, linear
 from .library import operators
-from .sequences import Sequences, draw, given
+from .sequences import Sequences, given
 from .spec import ADAPTIVE, fractional_spec, output_size, regular_spec
 
 __all__ = [
@@ -272,6 +272,10 @@ def fractional_avg_pool(
     if sequences is None:
         axes = _axes("pooling_ratio", pooling_ratio, input)
         kernels.check("input", input, axes)
+        if torch.compiler.is_compiling():  # the one thing that a graph cannot hold
+            from .uncompiled import draw
+        else:
+            from .sequences import draw
         random = flag("pseudo_random", pseudo_random)
         rows = draw(tuple(input.shape[-axes:]), pooling_ratio, pseudo_random=random, generator=generator)
     else:

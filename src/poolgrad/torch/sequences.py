@@ -34,7 +34,6 @@ def given(sequences: Any) -> Sequences:
     return tuple([tuple([integer("an entry of a pooling sequence", n, 0) for n in row]) for row in rows])
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def draw(
     sizes: tuple[int, ...], ratios: Any, *, pseudo_random: bool = False, generator: torch.Generator | None = None
 ) -> Sequences:

@@ -18,7 +18,7 @@ from ..errors import PoolGradTypeError, PoolGradValueError
 from ..geometry import integer
 from . import kernels
 from .autograd import is_eager, linear
-from .library import operators
+from .library import check_placement, operators
 from .sequences import Sequences, given
 from .spec import ADAPTIVE, fractional_spec, output_size, regular_spec
 
@@ -51,6 +51,8 @@ def _pool(meaning: Callable[..., Meaning], input: Any, axes: int, *arguments: An
         if torch.jit.is_tracing():  # where sizes are tensors
             sizes = tuple([int(n) for n in sizes])
         spec, size = meaning(sizes, axes, *arguments)
+        if not torch.compiler.is_compiling():  # the operator checks too, but not what inference mode made
+            check_placement("input", input, axes)
         return operators(True)(input, size, spec, kernels.is_channels_last(input, axes))
     # With their types: 2.0 and True equal 2 and 1, and must be refused whatever was asked before.
     key = (meaning, axes, input.shape, kernels.is_channels_last(input, axes), arguments, *map(type, arguments))

@@ -10,6 +10,7 @@ in memory. What transforms, traces, compiles, exports or watches operators sees 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from torch.autograd.forward_ad import _set_fwd_grad_enabled
 
 from . import kernels
 
-__all__ = ["apply_of", "operators"]
+__all__ = ["apply_of", "check_placement", "operators"]
 
 NAMES = ("avg_pool_grad", "avg_pool")
 
@@ -31,6 +32,15 @@ _library = torch.library.Library("poolgrad", "DEF")
 def operators(forwards: bool) -> Any:
     """The pooling or its gradient, as the operator that graphs hold."""
     return _operators[forwards]
+
+
+def check_placement(name: str, source: Any, axes: int) -> None:
+    """Refuse a DTensor that is sharded where it is pooled. Nobody has one before its module was imported."""
+    kind: Any = getattr(sys.modules.get("torch.distributed.tensor"), "DTensor", ())
+    if isinstance(source, kind):
+        from . import dtensor
+
+        dtensor.check(name, source._spec, axes)
 
 
 def apply_of(function: Any) -> Any:
@@ -83,6 +93,7 @@ _apply = apply_of(_Registered)
 
 
 def _differentiable(forwards: bool, keys: Any, source: Tensor, *rest: Any) -> Tensor:
+    check_placement("input" if forwards else "dy", source, len(rest[0]))
     with enable_single_level_autograd_function():
         return _apply(source, keys, _Map(forwards, *rest))
 

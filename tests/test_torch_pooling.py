@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from test_dialect_torch import array, calls, tensor
 
 import poolgrad
-from poolgrad import PoolGradError, PoolGradTypeError, PoolGradValueError, ops, raw_ops
+from poolgrad import PoolGradError, PoolGradTypeError, PoolGradValueError, raw_ops
 from poolgrad.dialects import torch as numpy_side
 
 torch = pytest.importorskip("torch")
 import poolgrad.torch as pt  # noqa: E402
+from poolgrad.torch import kernels  # noqa: E402
 from poolgrad.torch.spec import output_size, regular_spec, tables  # noqa: E402
 
 F = torch.nn.functional
@@ -115,13 +116,14 @@ def test_results_may_be_changed_in_place(dtype: Any) -> None:
 def test_nothing_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine sees the tensor's own memory."""
     seen: list[int] = []
-    own = ops.Call.__call__
+    own = kernels._array
 
-    def watched(call: ops.Call, source: support.Array, *rest: Any) -> support.Array:
-        seen.append(source.ctypes.data)
-        return own(call, source, *rest)
+    def watched(tensor: Any) -> support.Array:
+        array = own(tensor)
+        seen.append(array.ctypes.data)
+        return array
 
-    monkeypatch.setattr(ops.Call, "__call__", watched)
+    monkeypatch.setattr(kernels, "_array", watched)
     for dtype in DTYPES:
         for x in (torch.ones(2, 3, 4, 4, dtype=dtype), torch.ones(2, 3, 4, 4, dtype=dtype)[1:].transpose(2, 3).detach()):
             pt.avg_pool2d(x, 2)
@@ -130,6 +132,16 @@ def test_nothing_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
             assert seen.pop() == x.data_ptr()
             y.backward(dy := torch.ones_like(y))
             assert seen.pop() == dy.data_ptr()
+
+
+def test_the_operators_refuse_what_no_engine_takes() -> None:
+    spec = regular_spec(2, 2)
+    torch.ops.poolgrad.avg_pool(torch.ones(1, 1, 4, 4), (2, 2), spec, False)
+    for dtype in (torch.int32, torch.int16, torch.bool, torch.complex64, torch.float8_e5m2):
+        with pytest.raises(PoolGradTypeError, match=str(dtype)):
+            torch.ops.poolgrad.avg_pool(torch.ones(1, 1, 4, 4).to(dtype), (2, 2), spec, False)
+        with pytest.raises(PoolGradTypeError, match=str(dtype)):
+            pt.avg_pool2d(torch.ones(1, 1, 4, 4).to(dtype), 2)
 
 
 def test_zero_size() -> None:

@@ -50,7 +50,12 @@ def apply_of(function: Any) -> Any:
 
 
 def _real(forwards: bool, source: Tensor, size: Sequence[int], spec: str, channels_last: bool) -> Tensor:
-    return kernels.bound(spec, tuple(source.shape), tuple(size), forwards, channels_last)(source)
+    made = kernels.bound(spec, tuple(source.shape), tuple(size), forwards, channels_last)
+    try:
+        return made(source)
+    except TypeError:
+        kernels.check("input" if forwards else "dy", source, len(size))
+        raise
 
 
 def _fake(source: Tensor, size: Sequence[int], spec: str, channels_last: bool) -> Tensor:

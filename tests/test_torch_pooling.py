@@ -144,6 +144,15 @@ def test_the_operators_refuse_what_no_engine_takes() -> None:
             pt.avg_pool2d(torch.ones(1, 1, 4, 4).to(dtype), 2)
 
 
+def test_what_was_asked_before_does_not_pass_for_numbers() -> None:
+    """2.0 and True equal 2 and 1; alone and in tuples they are refused, also after those."""
+    x = torch.ones(1, 1, 6, 6)
+    for good, bad in ((2, 2.0), (1, True), ((2, 2), (2.0, 2)), ((1, 2), (True, 2))):
+        pt.avg_pool2d(x, good)
+        with pytest.raises(PoolGradTypeError, match="kernel_size"):
+            pt.avg_pool2d(x, bad)
+
+
 def test_zero_size() -> None:
     for shape in ((0, 3, 8, 8), (2, 0, 8, 8)):
         for function in (lambda x: pt.avg_pool2d(x, 3), lambda x: pt.adaptive_avg_pool2d(x, (2, 5))):

@@ -7,6 +7,7 @@ mean for a shape is worked out once and kept, so that asking again costs a look-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from marshal import dumps
 from typing import Any
 
 import torch
@@ -54,14 +55,14 @@ def _pool(meaning: Callable[..., Meaning], input: Any, axes: int, *arguments: An
         if not torch.compiler.is_compiling():  # the operator checks too, but not what inference mode made
             check_placement("input", input, axes)
         return operators(True)(input, size, spec, kernels.is_channels_last(input, axes))
-    # With their types: 2.0 and True equal 2 and 1, and must be refused whatever was asked before.
-    key = (meaning, axes, input.shape, kernels.is_channels_last(input, axes), arguments, *map(type, arguments))
+    order = kernels.is_channels_last(input, axes)
     try:
-        map_ = _maps.get(key)
-    except TypeError:  # lists are not looked up
-        map_ = _bound(input, *key[:5])
-    if map_ is None:
-        map_ = _maps.keep(key, _bound(input, *key[:5]))
+        # As bytes: 2.0 and True equal 2 and 1, and must be refused whatever was asked before.
+        key = (meaning, axes, input.shape, order, dumps(arguments, 2))
+    except ValueError:  # no plain numbers: not looked up
+        map_ = _bound(input, meaning, axes, order, arguments)
+    else:
+        map_ = _maps.get(key) or _maps.keep(key, _bound(input, meaning, axes, order, arguments))
     try:
         return linear(input, map_)
     except (TypeError, RuntimeError):
@@ -69,12 +70,11 @@ def _pool(meaning: Callable[..., Meaning], input: Any, axes: int, *arguments: An
         raise
 
 
-def _bound(
-    input: Tensor, meaning: Callable[..., Meaning], axes: int, shape: torch.Size, order: bool, arguments: tuple[Any, ...]
-) -> kernels.Bound:
+def _bound(input: Tensor, meaning: Callable[..., Meaning], axes: int, order: bool, arguments: tuple[Any, ...]) -> kernels.Bound:
     kernels.check("input", input, axes)
-    spec, size = meaning(tuple(shape[-axes:]), axes, *arguments)
-    return kernels.bound(spec, tuple(shape), size, True, order)
+    shape = tuple(input.shape)
+    spec, size = meaning(shape[-axes:], axes, *arguments)
+    return kernels.bound(spec, shape, size, True, order)
 
 
 def _regular(sizes: tuple[int, ...], axes: int, *arguments: Any) -> Meaning:

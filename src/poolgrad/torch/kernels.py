@@ -30,6 +30,8 @@ MOST_AXES = 10
 SMALL = 1 << 14
 """Elements that one thread is always enough for: the number of threads is then not asked for."""
 _BFLOAT16, _INT16 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.int16)
+_HALF, _BITS = torch.bfloat16, torch.int16
+_tensor = torch.from_numpy
 
 
 def check(name: str, tensor: Any, axes: int) -> None:
@@ -68,11 +70,12 @@ def is_channels_last(tensor: Tensor, axes: int) -> bool:
 class Bound:
     """A pooling, or its gradient, of tensors of one shape; `size` are the spatial sizes of the result."""
 
-    __slots__ = ("_transposed", "call", "channels_last", "forwards", "shape", "size", "small", "spec")
+    __slots__ = ("_quick", "_transposed", "call", "channels_last", "forwards", "shape", "size", "small", "spec")
 
     def __init__(self, spec: str, shape: tuple[int, ...], size: tuple[int, ...], forwards: bool, channels_last: bool):
         self.spec, self.shape, self.size = spec, shape, size
         self.forwards, self.channels_last = forwards, channels_last
+        self._quick: Any = None
         self._transposed: Bound | None = None
         axes = len(size)
         lead, own = shape[:-axes], shape[-axes:]
@@ -96,20 +99,25 @@ class Bound:
         return self._transposed
 
     def __call__(self, source: Tensor) -> Tensor:
+        if self._quick is None or not source.is_cpu:
+            return self._run(source)
+        # The same, for a small contiguous result that was asked for before: here every look-up shows.
+        if source.dtype is _HALF:
+            return _tensor(self._quick(_array(source), None, False, 1).view(_INT16)).view(_HALF)
+        return _tensor(self._quick(_array(source), None, False, 1))
+
+    def _run(self, source: Tensor) -> Tensor:
         if not source.is_cpu:
             return _on_cuda(self, source)
         array = _array(source)
         if self.channels_last:
             array = np.moveaxis(array, 1, -1)
-        if self.small and self.call._quick is not None:  # what the call itself would come to, on one thread
-            result = self.call._quick(array, None, False, 1)
-        else:
-            result = self.call(array, None, False, None if self.small else torch.get_num_threads())
+        result = self.call(array, None, False, None if self.small else torch.get_num_threads())
         if self.channels_last:
             result = np.moveaxis(result, -1, 1)
-        if source.dtype is torch.bfloat16:
-            return torch.from_numpy(result.view(_INT16)).view(torch.bfloat16)
-        return torch.from_numpy(result)
+        elif self.small:
+            self._quick = self.call._quick
+        return _tensor(result.view(_INT16)).view(_HALF) if source.dtype is _HALF else _tensor(result)
 
 
 class Kept(dict[Any, Bound]):
@@ -134,8 +142,8 @@ def bound(spec: str, shape: tuple[int, ...], size: tuple[int, ...], forwards: bo
 def _array(tensor: Tensor) -> Array:
     """The tensor's own memory as an array."""
     try:
-        if tensor.dtype is torch.bfloat16:  # as integers, which need no detaching
-            half: Array = tensor.view(torch.int16).numpy().view(_BFLOAT16)
+        if tensor.dtype is _HALF:  # as integers, which need no detaching
+            half: Array = tensor.view(_BITS).numpy().view(_BFLOAT16)
             return half
         array: Array = (tensor.detach() if tensor.requires_grad else tensor).numpy()
         return array

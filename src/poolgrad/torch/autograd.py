@@ -1,8 +1,8 @@
 """The way of a call: straight to the engine where PyTorch runs eagerly, through the registered operator elsewhere.
 
 The pooling and its gradient are linear maps and each other's transpose, so the derivative in reverse is the transposed
-map, and forward mode is the same map: that gives derivatives of every order. Measured (docs/torch.md): a `Function`
-around the engine costs a third of what the same registered through the dispatcher does.
+map, and forward mode is the same map: that gives derivatives of every order. A `Function` around the engine costs a
+fraction of what the same registered through the dispatcher does (docs/torch.md).
 """
 
 from __future__ import annotations

@@ -17,6 +17,9 @@
 #include "memory.h"
 #include "operation.h"
 #include "threads.h"
+#if defined(POOLGRAD_XLA)
+#include "xla.h"
+#endif
 
 namespace nb = nanobind;
 using namespace poolgrad;
@@ -191,5 +194,9 @@ NB_MODULE(_native, m) {
     });
     m.def("move", &move_arrays, nb::arg("source"), nb::arg("out"), nb::arg("streaming"), nb::arg("parts"), nb::arg("threads"));
     m.def("held_bytes", &held_bytes);
+#if defined(POOLGRAD_XLA)
+    m.def("xla_handler", [] { return nb::capsule(xla_handler()); });
+    m.def("set_xla_threads", &set_xla_threads, nb::arg("threads"));
+#endif
     m.def("release_held", &release_held);
 }

@@ -16,8 +16,9 @@ from jax.interpreters import ad, batching, mlir
 
 from ..errors import PoolGradValueError
 from ..geometry import Pool
+from .local import result_shape
 from .parts import uncut
-from .sharding import check_explicit, partitioned, result_shape
+from .sharding import explicit_sharding, partitioned
 
 __all__ = ["linear"]
 
@@ -29,18 +30,26 @@ def linear(x: Any, pool: Pool, spatial: tuple[int, ...], forwards: bool) -> Any:
     return pool_p.bind(x, pool=pool, spatial=spatial, forwards=forwards)
 
 
+def _run(x: Any, *, pool: Pool, spatial: tuple[int, ...], forwards: bool) -> Any:
+    if hasattr(x, "devices") and len(x.devices()) > 1:  # refused here, it is our own error; refused while XLA compiles, it would be XLA's
+        explicit_sharding(x, pool, spatial, forwards)
+    return _eager(x, pool=pool, spatial=spatial, forwards=forwards)
+
+
 @partial(jax.jit, static_argnames=("pool", "spatial", "forwards"))
 def _eager(x: Any, *, pool: Pool, spatial: tuple[int, ...], forwards: bool) -> Any:
     return linear(x, pool, spatial, forwards)
 
 
 def _shape(x: Any, *, pool: Pool, spatial: tuple[int, ...], forwards: bool) -> Any:
-    check_explicit(x, pool, spatial, forwards)
-    return x.update(shape=result_shape(x.shape, pool, spatial, forwards, uncut(pool, forwards)))
+    shape = result_shape(x.shape, pool, spatial, forwards, uncut(pool, forwards))
+    return x.update(shape=shape, sharding=explicit_sharding(x, pool, spatial, forwards))
 
 
-def _transposed(dy: Any, _: Any, *, pool: Pool, spatial: tuple[int, ...], forwards: bool) -> tuple[Any]:
-    return (linear(dy, pool, spatial, not forwards),)
+def _transposed(dy: Any, x: Any, *, pool: Pool, spatial: tuple[int, ...], forwards: bool) -> tuple[Any]:
+    dx = linear(dy, pool, spatial, not forwards)
+    wanted = x.aval.sharding
+    return (dx if jax.typeof(dx).sharding == wanted else jax.reshard(dx, wanted),)
 
 
 def _mapped(arrays: Any, dims: Any, *, pool: Pool, spatial: tuple[int, ...], forwards: bool) -> tuple[Any, int]:
@@ -58,7 +67,7 @@ def _lowered(context: Any, x: Any, **parameters: Any) -> Any:
     return mlir.lower_fun(lambda x: partitioned(x, *parameters.values()), multiple_results=False)(context, x)
 
 
-pool_p.def_impl(_eager)
+pool_p.def_impl(_run)
 pool_p.def_abstract_eval(_shape)
 ad.deflinear2(pool_p, _transposed)
 batching.primitive_batchers[pool_p] = _mapped

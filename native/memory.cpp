@@ -41,10 +41,12 @@ void* obtain(size_t bytes) {
 }
 void dispose(const Block& b) { munmap(b.data, b.bytes); }
 void lend_to_system(const Block& b) { madvise(b.data, b.bytes, MADV_FREE); }
+void advise(void* p, size_t bytes) { madvise(p, bytes, MADV_HUGEPAGE); }
 #else
 void* obtain(size_t bytes) { return ::operator new(bytes, std::align_val_t(64), std::nothrow); }
 void dispose(const Block& b) { ::operator delete(b.data, std::align_val_t(64)); }
 void lend_to_system(const Block&) {}
+void advise(void*, size_t) {}
 #endif
 
 }  // namespace
@@ -81,6 +83,12 @@ void give_block(void* block) {
     lend_to_system(b);
     s.held.push_back(b);
     s.held_bytes += b.bytes;
+}
+
+void ask_for_huge_pages(void* block, size_t bytes) {
+    const size_t skipped = (HUGE_PAGE - reinterpret_cast<size_t>(block) % HUGE_PAGE) % HUGE_PAGE;
+    if (bytes < 4 * HUGE_PAGE + skipped) return;
+    advise(static_cast<char*>(block) + skipped, (bytes - skipped) / HUGE_PAGE * HUGE_PAGE);
 }
 
 size_t held_bytes() {

@@ -15,6 +15,9 @@ constexpr size_t LARGE_RESULT = 1 << 20;
 void* take_block(size_t bytes);
 void give_block(void* block);
 
+// Ask for huge pages where a large block of somebody else's has no pages yet: its first touch is what a result costs most.
+void ask_for_huge_pages(void* block, size_t bytes);
+
 // Bytes held for reuse; release() hands them back.
 size_t held_bytes();
 void release_held();

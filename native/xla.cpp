@@ -17,6 +17,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "memory.h"
 #include "operation.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -245,6 +246,7 @@ ffi::Error run(ffi::AnyBuffer source, ffi::Buffer<ffi::DataType::S32> places, ff
         const auto from = source.dimensions(), to = result->dimensions();
         const Shape source_shape(from.begin(), from.end()), result_shape(to.begin(), to.end());
         if (result->element_count() == 0) return ffi::Error::Success();
+        ask_for_huge_pages(result->untyped_data(), result->size_bytes());
         const ffi::Span<const int32_t> part(places.typed_data(), places.element_count());
         kept().find(tables, part, source_shape, result_shape)->run(
             dtype, static_cast<const char*>(source.untyped_data()), static_cast<char*>(result->untyped_data()), threads_allowed);

@@ -13,9 +13,9 @@ pytest.importorskip("jax")
 
 
 def test_on_eight_devices() -> None:
-    here = Path(__file__).parent
+    checks = Path(__file__).with_name("jax_devices.py")
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
     environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(here / "jax_devices.py")]
-    done = subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, timeout=900, check=False)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(checks)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 Shape = tuple[Any, ...]
+WINDOWS = "what describes the windows (window, stride, padding, dilation, count, divisor, ceil_mode)"
 
 
 def _array(name: str, array: Any) -> Any:
@@ -43,7 +44,7 @@ def _array(name: str, array: Any) -> Any:
         raise PoolGradTypeError(f"{name} must have dtype {', '.join(DTYPES.values())}, got {array.dtype}")
     if array.dtype == np.float64 and not jax.config.jax_enable_x64:
         raise PoolGradTypeError(
-            f"{name} is float64, which JAX would make float32: call jax.config.update('jax_enable_x64', True) first, or convert it"
+            f"{name} is float64, which JAX would make float32: call jax.config.update('jax_enable_x64', True), or convert it"
         )
     return array if isinstance(array, jax.Array) else jnp.asarray(array)
 
@@ -53,7 +54,7 @@ def _static(name: str, value: Any) -> Any:
 
     def known(leaf: Any) -> Any:
         if isinstance(leaf, jax.core.Tracer):
-            raise PoolGradTypeError(f"{name} must be known when the program is made, got {leaf}; make it a static argument of jit")
+            raise PoolGradTypeError(f"{name} must be known when the program is made, got {leaf}; make it static for jit")
         return np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf
 
     return jax.tree.map(known, value, is_leaf=lambda leaf: leaf is None)
@@ -69,8 +70,8 @@ def _numbers(name: str, shape: Shape, layout: str | None) -> tuple[int, ...]:
     for position in spatial:
         if is_symbolic_dim(shape[position]):
             raise PoolGradTypeError(
-                f"{name} must have known sizes along its spatial axes {spatial}, got shape {shape}; only batch and channels may be "
-                "symbolic"
+                f"{name} must have known sizes along its spatial axes {spatial}, got shape {shape}; "
+                "only batch and channels may be symbolic"
             )
     return tuple(1 if is_symbolic_dim(n) else n for n in shape)
 
@@ -114,7 +115,7 @@ def avg_pool(
     Array([[2., 3.],
            [5., 6.]], dtype=float32)
     """
-    given = _static("window, stride, padding and the other arguments", (window, stride, padding, dilation, count, divisor, ceil_mode))
+    given = _static(WINDOWS, (window, stride, padding, dilation, count, divisor, ceil_mode))
     return _forward(x, layout, regular, *given)
 
 
@@ -138,7 +139,7 @@ def avg_pool_grad(
            [1.  , 2.5 , 1.5 ],
            [0.75, 1.75, 1.  ]], dtype=float32)
     """
-    given = _static("window, stride, padding and the other arguments", (window, stride, padding, dilation, count, divisor, ceil_mode))
+    given = _static(WINDOWS, (window, stride, padding, dilation, count, divisor, ceil_mode))
     return _gradient(dy, input_shape, layout, regular, *given)
 
 

@@ -31,7 +31,8 @@ def linear(x: Any, pool: Pool, spatial: tuple[int, ...], forwards: bool) -> Any:
 
 
 def _run(x: Any, *, pool: Pool, spatial: tuple[int, ...], forwards: bool) -> Any:
-    if hasattr(x, "devices") and len(x.devices()) > 1:  # refused here, it is our own error; refused while XLA compiles, it would be XLA's
+    # Refused here, it is our own error; refused while XLA compiles, it would be XLA's.
+    if hasattr(x, "devices") and len(x.devices()) > 1:
         explicit_sharding(x, pool, spatial, forwards)
     return _eager(x, pool=pool, spatial=spatial, forwards=forwards)
 

@@ -52,8 +52,8 @@ def _spec(array: Any) -> Spec:
     sharding = array.sharding
     if not hasattr(sharding, "spec"):
         raise PoolGradTypeError(
-            f"a pooling is shared out by mesh axes (NamedSharding), got {sharding}; a shard_map around it must name every axis of "
-            "its mesh"
+            f"a pooling is shared out by mesh axes (NamedSharding), got {sharding}; "
+            "a shard_map around it must name every axis of its mesh"
         )
     entries = (*sharding.spec, *[None] * (len(array.shape) - len(sharding.spec)))
     return [() if entry is None else (entry,) if isinstance(entry, str) else tuple(entry) for entry in entries]

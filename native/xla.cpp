@@ -9,8 +9,12 @@
 //
 // The numbers may come from anywhere: nothing is believed before it is checked against the buffers. What they mean for
 // buffers of one shape is worked out once and kept.
+//
+// The interface is spoken in its plain C form, of which only what every version 0.x has is used: one binary serves older
+// and newer jaxlibs alike, whichever one's headers it was built with.
 #include "xla.h"
 
+#include <algorithm>
 #include <atomic>
 #include <new>
 #include <stdexcept>
@@ -19,13 +23,11 @@
 
 #include "memory.h"
 #include "operation.h"
-#include "xla/ffi/api/ffi.h"
+#include "xla/ffi/api/c_api.h"
 
 namespace poolgrad {
 
 namespace {
-
-namespace ffi = xla::ffi;
 
 constexpr int64_t VERSION = 1, MOST = int64_t(1) << 40;
 constexpr size_t KEPT_CALLS = 256, KEPT_NUMBERS = 1 << 22;
@@ -34,10 +36,15 @@ std::atomic<int64_t> threads_allowed{1};
 
 using Shape = std::vector<int64_t>;
 
+template <class T> struct Numbers {
+    const T* data;
+    size_t size;
+};
+
 // Reads the attribute from front to back.
 class Reader {
 public:
-    explicit Reader(ffi::Span<const int64_t> numbers) : next_(numbers.begin()), left_(numbers.size()) {}
+    explicit Reader(Numbers<int64_t> numbers) : next_(numbers.data), left_(numbers.size) {}
 
     int64_t number(int64_t least, int64_t most) {
         if (left_ == 0) throw std::invalid_argument("the tables end too soon");
@@ -109,7 +116,7 @@ Shape packed_strides(const Shape& shape) {
 // What the tables mean for buffers of these shapes: one piece for each choice of a class on every axis.
 class Work {
 public:
-    Work(ffi::Span<const int64_t> tables, ffi::Span<const int32_t> places, const Shape& source, const Shape& result)
+    Work(Numbers<int64_t> tables, Numbers<int32_t> places, const Shape& source, const Shape& result)
         : source_(source), result_(result), spatial_() {
         if (source.size() != result.size()) throw std::invalid_argument("ranks do not agree");
         Reader in(tables);
@@ -119,8 +126,8 @@ public:
         const int64_t divisor = in.number(INT64_MIN + 1, INT64_MAX);
         if (constant) divisor_ = divisor;
         const int64_t axes = in.number(1, MAX_AXES);
-        if (places.size() != size_t(axes)) throw std::invalid_argument("places and axes do not agree");
-        for (int64_t k = 0; k < axes; ++k) read_axis(in, places[size_t(k)]);
+        if (places.size != size_t(axes)) throw std::invalid_argument("places and axes do not agree");
+        for (int64_t k = 0; k < axes; ++k) read_axis(in, places.data[k]);
         if (!in.at_end()) throw std::invalid_argument("the tables do not end where they should");
         std::vector<size_t> choice(classes_.size(), 0);
         add_pieces(choice, 0);
@@ -193,10 +200,10 @@ private:
 // Work by everything it was made of.
 class Kept {
 public:
-    std::shared_ptr<const Work> find(ffi::Span<const int64_t> tables, ffi::Span<const int32_t> places, const Shape& source,
+    std::shared_ptr<const Work> find(Numbers<int64_t> tables, Numbers<int32_t> places, const Shape& source,
                                      const Shape& result) {
-        std::string key(reinterpret_cast<const char*>(tables.begin()), tables.size() * sizeof(int64_t));
-        key.append(reinterpret_cast<const char*>(places.begin()), places.size() * sizeof(int32_t));
+        std::string key(reinterpret_cast<const char*>(tables.data), tables.size * sizeof(int64_t));
+        key.append(reinterpret_cast<const char*>(places.data), places.size * sizeof(int32_t));
         key.append(reinterpret_cast<const char*>(source.data()), source.size() * sizeof(int64_t));
         key.append(reinterpret_cast<const char*>(result.data()), result.size() * sizeof(int64_t));
         {
@@ -228,46 +235,85 @@ Kept& kept() {
     return *works;
 }
 
-Dtype dtype_of(ffi::DataType type) {
+Dtype dtype_of(XLA_FFI_DataType type) {
     switch (type) {
-        case ffi::DataType::F16: return Dtype::float16;
-        case ffi::DataType::BF16: return Dtype::bfloat16;
-        case ffi::DataType::F32: return Dtype::float32;
-        case ffi::DataType::F64: return Dtype::float64;
+        case XLA_FFI_DataType_F16: return Dtype::float16;
+        case XLA_FFI_DataType_BF16: return Dtype::bfloat16;
+        case XLA_FFI_DataType_F32: return Dtype::float32;
+        case XLA_FFI_DataType_F64: return Dtype::float64;
         default: throw std::invalid_argument("the dtype must be float16, bfloat16, float32 or float64");
     }
 }
 
-ffi::Error run(ffi::AnyBuffer source, ffi::Buffer<ffi::DataType::S32> places, ffi::Result<ffi::AnyBuffer> result,
-               ffi::Span<const int64_t> tables) {
+Shape shape_of(const XLA_FFI_Buffer& buffer) { return Shape(buffer.dims, buffer.dims + buffer.rank); }
+
+int64_t elements(const XLA_FFI_Buffer& buffer) {
+    int64_t product = 1;
+    for (int64_t d = 0; d < buffer.rank; ++d) product *= buffer.dims[d];
+    return product;
+}
+
+Numbers<int64_t> tables_of(const XLA_FFI_Attrs& attrs) {
+    for (int64_t k = 0; k < attrs.size; ++k) {
+        if (std::string(attrs.names[k]->ptr, attrs.names[k]->len) != "tables" || attrs.types[k] != XLA_FFI_AttrType_ARRAY) continue;
+        const auto& array = *static_cast<const XLA_FFI_Array*>(attrs.attrs[k]);
+        if (array.dtype == XLA_FFI_DataType_S64) return {static_cast<const int64_t*>(array.data), array.size};
+    }
+    throw std::invalid_argument("there are no tables");
+}
+
+void run(const XLA_FFI_CallFrame& call) {
+    if (call.args.size != 2 || call.rets.size != 1) throw std::invalid_argument("two operands and one result are expected");
+    const auto& source = *static_cast<const XLA_FFI_Buffer*>(call.args.args[0]);
+    const auto& places = *static_cast<const XLA_FFI_Buffer*>(call.args.args[1]);
+    const auto& result = *static_cast<const XLA_FFI_Buffer*>(call.rets.rets[0]);
+    const Dtype dtype = dtype_of(source.dtype);
+    if (result.dtype != source.dtype) throw std::invalid_argument("the result has another dtype");
+    if (places.dtype != XLA_FFI_DataType_S32) throw std::invalid_argument("the places must be int32");
+    if (elements(result) == 0) return;
+    ask_for_huge_pages(result.data, size_t(elements(result) * size_of(dtype)));
+    const Numbers<int32_t> parts{static_cast<const int32_t*>(places.data), size_t(elements(places))};
+    const auto work = kept().find(tables_of(call.attrs), parts, shape_of(source), shape_of(result));
+    work->run(dtype, static_cast<const char*>(source.data), static_cast<char*>(result.data), threads_allowed);
+}
+
+XLA_FFI_Error* refuse(const XLA_FFI_Api& api, XLA_FFI_Error_Code code, const char* words) {
+    const std::string message = std::string("poolgrad: ") + words;
+    XLA_FFI_Error_Create_Args args{};
+    args.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE;
+    args.message = message.c_str();
+    args.errc = code;
+    return api.XLA_FFI_Error_Create(&args);
+}
+
+// Which version this handler speaks: that of an older XLA, or else that of the headers it was built with. The oldest do not say
+// which one they are.
+void describe(const XLA_FFI_Api* api, XLA_FFI_Metadata& metadata) {
+    metadata.api_version.major_version = XLA_FFI_API_MAJOR;
+    metadata.api_version.minor_version = std::min(XLA_FFI_API_MINOR, api ? api->api_version.minor_version : 1);
+    metadata.traits = 0;
+}
+
+XLA_FFI_Error* handle(XLA_FFI_CallFrame* call) {
+    for (XLA_FFI_Extension_Base* more = call->extension_start; more; more = more->next)
+        if (more->type == XLA_FFI_Extension_Metadata) {
+            describe(call->api, *reinterpret_cast<XLA_FFI_Metadata_Extension*>(more)->metadata);
+            return nullptr;
+        }
+    if (call->stage != XLA_FFI_ExecutionStage_EXECUTE) return nullptr;
     try {
-        const Dtype dtype = dtype_of(source.element_type());
-        if (result->element_type() != source.element_type()) throw std::invalid_argument("the result has another dtype");
-        const auto from = source.dimensions(), to = result->dimensions();
-        const Shape source_shape(from.begin(), from.end()), result_shape(to.begin(), to.end());
-        if (result->element_count() == 0) return ffi::Error::Success();
-        ask_for_huge_pages(result->untyped_data(), result->size_bytes());
-        const ffi::Span<const int32_t> part(places.typed_data(), places.element_count());
-        kept().find(tables, part, source_shape, result_shape)->run(
-            dtype, static_cast<const char*>(source.untyped_data()), static_cast<char*>(result->untyped_data()), threads_allowed);
-        return ffi::Error::Success();
+        run(*call);
+        return nullptr;
     } catch (const std::bad_alloc&) {
-        return ffi::Error(ffi::ErrorCode::kResourceExhausted, "poolgrad: there is no memory for this pooling");
+        return refuse(*call->api, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "there is no memory for this pooling");
     } catch (const std::exception& refusal) {
-        return ffi::Error(ffi::ErrorCode::kInvalidArgument, std::string("poolgrad: ") + refusal.what());
+        return refuse(*call->api, XLA_FFI_Error_Code_INVALID_ARGUMENT, refusal.what());
     }
 }
 
-XLA_FFI_DEFINE_HANDLER(handler, run,
-                       ffi::Ffi::Bind()
-                           .Arg<ffi::AnyBuffer>()
-                           .Arg<ffi::Buffer<ffi::DataType::S32>>()
-                           .Ret<ffi::AnyBuffer>()
-                           .Attr<ffi::Span<const int64_t>>("tables"));
-
 }  // namespace
 
-void* xla_handler() { return reinterpret_cast<void*>(handler); }
+void* xla_handler() { return reinterpret_cast<void*>(&handle); }
 void set_xla_threads(int64_t threads) { threads_allowed = threads; }
 
 }  // namespace poolgrad

@@ -9,13 +9,17 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("jax")
+pytest.importorskip("jax", minversion="0.10")
+
+HERE = Path(__file__).parent
+RUNS = {"checks": ["jax_devices.py"], "the page of the documentation": ["test_docs.py", "-k", "runs and jax"]}
 
 
-def test_on_eight_devices() -> None:
-    checks = Path(__file__).with_name("jax_devices.py")
+@pytest.mark.parametrize("what", RUNS)
+def test_on_eight_devices(what: str) -> None:
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
     environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(checks)]
+    name, *options = RUNS[what]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / name), *options]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -25,7 +25,7 @@ __all__ = ["about", "markdown", "plot_rows", "plot_windows", "print_row", "print
 
 MEASURED = Path("docs", "measured")
 IMAGES = Path("docs", "images")
-PAGES = (Path("README.md"), Path("docs", "performance.md"))
+PAGES = (Path("README.md"), Path("docs", "performance.md"), Path("docs", "jax.md"))
 
 COLOURS = {"floor": "#9aa0a6", "poolgrad": "#d1495b", "PyTorch": "#edae49", "TensorFlow": "#00798c", "JAX": "#5e4fa2"}
 

@@ -8,6 +8,11 @@ Array([[0.25, 0.5 , 0.75],
        [0.75, 1.5 , 2.25]], dtype=float32)
 """
 
+import jax
+
+if jax.__version_info__ < (0, 8):
+    raise ImportError(f"poolgrad.jax needs JAX 0.8 or newer, found {jax.__version__}")
+
 from .functional import (
     adaptive_avg_pool,
     adaptive_avg_pool_grad,

@@ -93,7 +93,7 @@ def _runs(column: Ints) -> list[int]:
     """Numbers as runs of (first, step, count, repeat): a regular pooling is a few runs however long its axis.
 
     >>> _runs(np.array([0, 0, 1, 2, 2, 3, 3, 4, 4]))
-    [3, 0, 1, 1, 2, 1, 1, 1, 1, 2, 1, 3, 2]
+    [3, 0, 0, 1, 2, 1, 0, 1, 1, 2, 1, 3, 2]
     """
     if not len(column):
         return [0]

@@ -31,10 +31,12 @@ help:
 	@echo "make cross       only the compilation for other systems and processors"
 	@echo "make clean       remove everything made here"
 
-# CMake and Ninja come from PyPI too: the machine needs only Python, make and a C++ compiler.
+# CMake and Ninja come from PyPI too: the machine needs only Python, make and a C++ compiler. jaxlib lends its headers to the
+# kernel of poolgrad.jax, which is left out where there is no jaxlib.
 .venv/.tools: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(PIP) "scikit-build-core>=0.10" "nanobind>=2.4" "numpy>=2" cmake ninja
+	$(PIP) jaxlib || echo "no jaxlib for this machine: poolgrad.jax will use JAX's own operations"
 	@touch $@
 
 .venv/.package: .venv/.tools $(SOURCES)
@@ -73,6 +75,7 @@ cross: .venv/.cross
 bench: .venv/.package .venv/.extra-cli .venv/.extra-plot .venv/.extra-peers
 	$(RUN) -m poolgrad bench --output build/bench $(ARGS)
 	$(RUN) -m poolgrad.bench.tensorflow --output build/bench $(filter --quick,$(ARGS))
+	$(RUN) -m poolgrad.bench.jax --output build/bench $(filter --quick,$(ARGS))
 
 bench-docs: .venv/.package .venv/.extra-cli .venv/.extra-plot .venv/.extra-peers
 	$(RUN) -m poolgrad bench --docs
@@ -82,6 +85,7 @@ bench-docs: .venv/.package .venv/.extra-cli .venv/.extra-plot .venv/.extra-peers
 	$(RUN) -m poolgrad bench --docs --allocate
 	$(RUN) -m poolgrad bench --docs --tiny --direction gradient,forward
 	$(RUN) -m poolgrad.bench.tensorflow --docs
+	$(RUN) -m poolgrad.bench.jax --docs
 
 # On a machine with a GPU, from the source tree and with whatever Python has PyTorch, CuPy or JAX there: nothing is installed.
 GPU_RUN := PYTHONPATH=src POOLGRAD_ENGINE=numpy $(PYTHON)

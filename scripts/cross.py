@@ -1,5 +1,7 @@
 """Compile the C++ core, but for its Python binding, for systems and processors other than this one.
 
+The handler for XLA is compiled where jaxlib, which carries the headers, is installed.
+
 Nothing is linked or run: this shows that every source is portable C++17. The compiler is the `ziglang` package, which
 brings the headers of every system with it. MSVC is no part of it, so its way through the sources is checked by hiding
 what marks GCC and Clang: then only the portable twins are left.
@@ -7,6 +9,7 @@ what marks GCC and Clang: then only the portable twins are left.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -36,6 +39,11 @@ HIDE_COMPILER = """
 """
 
 
+def xla_headers() -> list[str]:
+    found = importlib.util.find_spec("jaxlib")
+    return ["-isystem", str(Path(found.origin).parent / "include")] if found and found.origin else []
+
+
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         hide = Path(folder, "hide_compiler.h")
@@ -44,8 +52,11 @@ def main() -> int:
         for target in TARGETS:
             x86 = target.startswith("x86_64")
             base = ["-DPOOLGRAD_X86"] if x86 else []
-            others = [source.name for source in sorted(NATIVE.glob("*.cpp")) if source.name not in ("module.cpp", "kernel.cpp")]
+            special = ("module.cpp", "kernel.cpp", "xla.cpp")
+            others = [source.name for source in sorted(NATIVE.glob("*.cpp")) if source.name not in special]
             jobs += [(target, source, "", base) for source in others]
+            if headers := xla_headers():
+                jobs.append((target, "xla.cpp", "", [*base, *headers]))
             jobs.append((target, "kernel.cpp", "baseline", [*base, "-DPG_ISA=baseline"]))
             jobs += [(target, "kernel.cpp", isa, [*base, f"-DPG_ISA={isa}", *flags]) for isa, flags in WIDE.items() if x86]
         for isa, flags in {"baseline": [], "avx2": WIDE["avx2"]}.items():

@@ -19,7 +19,7 @@ import poolgrad
 from poolgrad import Axis, Pool, PoolGradTypeError, PoolGradValueError, exact
 from poolgrad.layout import spatial_positions
 
-jax = pytest.importorskip("jax", minversion="0.10")
+jax = pytest.importorskip("jax", minversion="0.8")
 jnp = jax.numpy
 
 import poolgrad.jax as pj  # noqa: E402

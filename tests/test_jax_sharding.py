@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("jax", minversion="0.10")
+pytest.importorskip("jax", minversion="0.8")
 
 HERE = Path(__file__).parent
 RUNS = {"checks": ["jax_devices.py"], "the page of the documentation": ["test_docs.py", "-k", "runs and jax"]}

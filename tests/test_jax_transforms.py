@@ -18,7 +18,7 @@ import support
 import poolgrad
 from poolgrad import PoolGradTypeError, PoolGradValueError
 
-jax = pytest.importorskip("jax", minversion="0.10")
+jax = pytest.importorskip("jax", minversion="0.8")
 from jax import export, lax  # noqa: E402
 from jax.test_util import check_grads  # noqa: E402
 

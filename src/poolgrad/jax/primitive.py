@@ -50,7 +50,7 @@ def _shape(x: Any, *, pool: Pool, spatial: tuple[int, ...], forwards: bool) -> A
 def _transposed(dy: Any, x: Any, *, pool: Pool, spatial: tuple[int, ...], forwards: bool) -> tuple[Any]:
     dx = linear(dy, pool, spatial, not forwards)
     wanted = x.aval.sharding
-    return (dx if jax.typeof(dx).sharding == wanted else jax.reshard(dx, wanted),)
+    return (dx if jax.typeof(dx).sharding == wanted else jax.sharding.reshard(dx, wanted),)
 
 
 def _mapped(arrays: Any, dims: Any, *, pool: Pool, spatial: tuple[int, ...], forwards: bool) -> tuple[Any, int]:

@@ -64,7 +64,8 @@ def _partition(pool: Pool, spatial: tuple[int, ...], forwards: bool, mesh: Any, 
     sharing = _share(pool, spatial, forwards, mesh, _spec(sources[0]), _spec(result))
 
     def lower(x: Any) -> Any:
-        return _on_each_device(x, pool, spatial, forwards, sharing)
+        with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), ())):  # a device's part has no sharding of its own
+            return _on_each_device(x, pool, spatial, forwards, sharing)
 
     def on_mesh(spec: Spec) -> NamedSharding:
         return NamedSharding(mesh, PartitionSpec(*(names or None for names in spec)))
@@ -126,7 +127,7 @@ def _cut(axis: Axis, forwards: bool, parts: int, *, whole: bool, position: int) 
         raise PoolGradValueError(
             f"axis {position} cannot be shared by {parts} devices: its {rows} source rows and {length} result rows must both be "
             f"multiples of {parts}; choose windows that keep it so (padding 'same'), or gather that axis before pooling "
-            "(jax.lax.with_sharding_constraint, jax.reshard)"
+            "(jax.lax.with_sharding_constraint, jax.sharding.reshard)"
         )
     if whole:
         return Cut(parts, 0, 0, rows)
@@ -138,7 +139,7 @@ def _cut(axis: Axis, forwards: bool, parts: int, *, whole: bool, position: int) 
         if span.stop - span.start == rows:
             raise PoolGradValueError(
                 f"axis {position} cannot be shared by {parts} devices: one of them would need all its {rows} source rows; gather "
-                "that axis before pooling (jax.lax.with_sharding_constraint, jax.reshard), or cut another one"
+                "that axis before pooling (jax.lax.with_sharding_constraint, jax.sharding.reshard), or cut another one"
             )
         if span.stop > span.start:
             before = max(before, part * own - span.start)

@@ -141,6 +141,15 @@ def test_global_pooling_gathers_no_more_than_a_share(mesh: Any, dtype: np.dtype[
     support.assert_same_bits(np.asarray(dx), poolgrad.adaptive_avg_pool_grad(dy, x.shape))
 
 
+def test_global_pooling_beside_an_exchange() -> None:
+    """Two cut axes: one exchanges its borders, the other becomes a lone cell once the last one is summed."""
+    pool = Pool((Axis.regular(8, 3, stride=1, padding="same"), Axis.whole(16), Axis.regular(12, 7, stride=5)))
+    x = support.random_array(11, (2, 8, 16, 12, 3), np.dtype(np.float16))
+    got, _ = run(lambda x: linear(x, pool, (1, 2, 3), True), sharded(x, P(None, "s", "b")), "all-gather", "collective-permute")
+    support.assert_same_bits(np.asarray(got), support.compute("native", pool, x, "NDHWC", forwards=True))
+    assert got.sharding.spec == P(None, "s")
+
+
 def test_the_gradient_of_global_pooling_is_cut_for_nothing() -> None:
     dy = support.random_array(5, (4, 1, 1, 3), FLOAT32)
     call = jax.jit(lambda dy: pj.adaptive_avg_pool_grad(dy, (4, 32, 24, 3)), out_shardings=NamedSharding(AUTO, P("b", "s")))
@@ -190,6 +199,20 @@ def test_refusals(name: str) -> None:
         jax.jit(call)(sharded(x, P(None, "s")))
     with jax.set_mesh(EXPLICIT), pytest.raises(PoolGradValueError, match=words):
         jax.jit(call)(sharded(x, P(None, "s", None, None), EXPLICIT))
+
+
+def test_the_older_partitioner() -> None:
+    """GSPMD, which a program may still choose; a refusal must not end the process."""
+    x = support.random_array(12, (4, 16, 6, 3), FLOAT32)
+    jax.config.update("jax_use_shardy_partitioner", False)
+    try:
+        got, _ = run(lambda x: pj.avg_pool(x, 3, stride=1, padding="same"), sharded(x, P("b", "s")))
+        with pytest.raises(jax.errors.JaxRuntimeError, match=r"PoolGradValueError.*must both be multiples"):
+            jax.jit(lambda x: pj.avg_pool(x, 3, stride=1))(sharded(x, P("b", "s")))
+    finally:
+        jax.config.update("jax_use_shardy_partitioner", True)
+    support.assert_same_bits(np.asarray(got), poolgrad.avg_pool(x, 3, stride=1, padding="same"))
+    assert got.sharding.spec == P("b", "s")
 
 
 def test_half_a_shard_map_is_refused() -> None:

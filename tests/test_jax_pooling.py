@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import checks
@@ -121,7 +123,20 @@ def test_intervals_too_long_for_the_kernel() -> None:
     np.testing.assert_allclose(got, poolgrad.forward(pool, x, layout="NL"), rtol=1e-12)
 
 
-def test_threads_do_not_show_and_do_not_meet() -> None:
+@pytest.mark.parametrize("threads", support.THREADS)
+def test_the_number_of_threads_does_not_show(threads: int) -> None:
+    from poolgrad.engines import _native, native
+
+    x = support.random_array(12, (3, 150, 130, 3), np.dtype(np.float32))
+    _native.set_xla_threads(threads)
+    try:
+        got = np.asarray(jax.jit(lambda x: pj.avg_pool(x, (11, 4), stride=(1, 2), padding="same"))(x))
+    finally:
+        _native.set_xla_threads(native.default_threads())
+    support.assert_same_bits(got, poolgrad.avg_pool(x, (11, 4), stride=(1, 2), padding="same", num_threads=1))
+
+
+def test_callers_do_not_meet() -> None:
     """Several Python threads in the kernel at once; the pool of threads serves one, the others run on their own."""
     x = support.random_array(7, (2, 190, 170, 5), np.dtype(np.float32))
     want = poolgrad.avg_pool(x, 9, stride=1, padding="same", num_threads=1)
@@ -233,6 +248,15 @@ said = [str(w.message) for w in said if "kernel for XLA is absent" in str(w.mess
 assert len(said) == 1, said
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+
+
+def test_the_benchmark(tmp_path: Path) -> None:
+    command = ["-m", "poolgrad.bench.jax", "--quick", "--cases", "3x3s1,fractional", "--rounds", "1", "--output", str(tmp_path)]
+    subprocess.run([sys.executable, *command], check=True, capture_output=True, timeout=300)
+    rows = json.loads((tmp_path / "jax.json").read_text())["rows"]
+    assert [row["layout"] for row in rows] == ["NHWC", "NCHW"] * 2
+    assert [row["jax_ms"] is None for row in rows] == [False, False, True, True]
+    assert all(row["ours_ms"] > 0 for row in rows)
 
 
 def test_jax_is_not_imported_unless_asked_for() -> None:

@@ -72,6 +72,7 @@ TRANSFORMS: dict[str, Callable[[Function], Function]] = {
     "jit": jax.jit,
     "vmap over images": lambda k: jax.vmap(lambda x: k(x[None])),
     "vmap over the last axis": lambda k: jax.vmap(lambda x: k(x[..., None]), in_axes=3, out_axes=1),
+    "vmap over an axis where space begins": lambda k: lambda x: jax.vmap(k, in_axes=1, out_axes=2)(jnp.stack([x, 2 * x], axis=1)),
     "vmap of vmap": lambda k: jax.vmap(jax.vmap(lambda x: k(x[None, ..., None]), in_axes=2), in_axes=0),
     "jvp": lambda k: lambda x: jax.jvp(k, (x,), (v0,))[1],
     "vjp": lambda k: lambda x: jax.vjp(k, x)[1](k(v0))[0],

@@ -8,6 +8,8 @@ broadcast that a user would write, whichever is quicker.
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +94,7 @@ def main() -> None:
     threads = cores()
     limit_threads(threads)
     peer = Jax(threads)
-    said = " ".join(["python -m poolgrad.bench.jax", *(["--quick"] if asked.quick else [])])
+    said = " ".join(["python -m poolgrad.bench.jax", *(a for a in sys.argv[1:] if a != "--docs")])
     facts = report.about([peer], threads)
     rows = []
     print(f"{HEADS[0]:<44} {HEADS[1]:<6} " + " ".join(f"{head:>18}" for head in HEADS[2:]))
@@ -102,8 +104,10 @@ def main() -> None:
             rows.append(measure(peer, Row(case, layout, asked.dtype, asked.forward), asked.rounds or (3 if asked.quick else 15)))
             text = cells(rows[-1])
             print(f"{text[0]:<44} {text[1]:<6} " + " ".join(f"{entry:>18}" for entry in text[2:]), flush=True)
-    folder = report.MEASURED if asked.docs else asked.output
-    report.write_json(folder and folder / "jax.json", facts, rows)
+    if folder := report.MEASURED if asked.docs else asked.output:
+        folder.mkdir(parents=True, exist_ok=True)
+        whole = {"command": said, "about": facts, "rows": rows}
+        (folder / "jax.json").write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if asked.docs:
         report.put_into_docs("jax", f"{markdown(rows)}\n\n{report.note(said, facts)}")
 

@@ -58,14 +58,14 @@ def _mapped(arrays: Any, dims: Any, *, pool: Pool, spatial: tuple[int, ...], for
     return linear(x, pool, tuple(p + (p >= dim) for p in spatial), forwards), dim
 
 
-def _lowered(context: Any, x: Any, **parameters: Any) -> Any:
+def _lowered(context: Any, x: Any, *, pool: Pool, spatial: tuple[int, ...], forwards: bool) -> Any:
     module = context.module_context
     if module.lowering_parameters.for_export and getattr(module.axis_context, "num_devices", 1) > 1:
         raise PoolGradValueError(
             "a program for several devices cannot be exported with a pooling that JAX is to share out: its partitioning lives in "
             "this process; put the pooling into jax.shard_map, or export a program for one device"
         )
-    return mlir.lower_fun(lambda x: partitioned(x, *parameters.values()), multiple_results=False)(context, x)
+    return mlir.lower_fun(lambda x: partitioned(x, pool, spatial, forwards), multiple_results=False)(context, x)
 
 
 pool_p.def_impl(_run)

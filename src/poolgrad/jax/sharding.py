@@ -18,7 +18,7 @@ import numpy as np
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ..errors import PoolGradTypeError, PoolGradValueError
+from ..errors import PoolGradError, PoolGradTypeError, PoolGradValueError
 from ..geometry import Axis, Pool
 from .local import local
 from .parts import Cut, uncut
@@ -85,7 +85,15 @@ def _rule(pool: Pool, spatial: tuple[int, ...], forwards: bool, mesh: Any, sourc
     return f"{' '.join(source)} -> {' '.join(result)}", {"permutation_factors": exchanged}
 
 
-partitioned.def_partition(partition=_partition, sharding_rule=_rule)
+def _inferred(pool: Pool, spatial: tuple[int, ...], forwards: bool, mesh: Any, sources: Any, result: Any) -> Any:
+    """For GSPMD, Shardy's predecessor, where it is still chosen. An error here would end the process: `_partition` says it."""
+    try:
+        return explicit_sharding(sources[0], pool, spatial, forwards)
+    except PoolGradError:
+        return NamedSharding(mesh, PartitionSpec())
+
+
+partitioned.def_partition(partition=_partition, sharding_rule=_rule, infer_sharding_from_operands=_inferred)
 
 
 def explicit_sharding(x: Any, pool: Pool, spatial: tuple[int, ...], forwards: bool) -> Any:

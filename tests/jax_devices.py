@@ -59,7 +59,7 @@ def test_there_are_eight_devices() -> None:
     assert len(jax.devices()) == 8
 
 
-SPECS = [P("b"), P(None, None, None, "s"), P(None, "s"), P(None, None, "s"), P("b", "s"), P(None, "s", "b"), P(None, ("b", "s"))]
+SPECS = [P("b"), P(None, "s"), P(None, None, None, "s"), P("b", "s"), P(None, "s", "b"), P(None, None, "s"), P(None, ("b", "s"))]
 ROWS = [*range(0, 16, 3), 17, 25, 32]
 POOLS = {
     "overlapping": Pool((Axis.regular(32, 5, stride=2, padding="same"), Axis.regular(24, 3, stride=1, padding="same"))),
@@ -78,7 +78,7 @@ POOLS = {
 @pytest.mark.parametrize("name", POOLS)
 def test_every_way_to_cut_gives_the_bits_of_the_whole(name: str, forwards: bool) -> None:
     pool = POOLS[name]
-    for k, spec in enumerate(SPECS):
+    for k, spec in enumerate(SPECS[forwards::2]):
         dtype = support.DTYPES[k % 4]
         source = support.random_array(k, support.source_shape(pool, "NHWC", 4, 8, forwards=forwards), dtype)
         got, sent = run(lambda s: linear(s, pool, (1, 2), forwards), sharded(source, spec))

@@ -185,14 +185,14 @@ def test_the_kernel_believes_no_table() -> None:
     called(tables, x, (2, 3, 3))
     rng = np.random.default_rng(0)
     refusals = []
-    for _ in range(150):
+    for _ in range(80):
         bad = tables.copy()
         bad[rng.integers(len(bad))] = rng.choice([-1, 0, 1, 2, 3, 5, 9, 10, 2**31, 2**62, -(2**62)])
         try:
             called(bad[: rng.integers(len(bad) + 1)] if rng.random() < 0.3 else bad, x, (2, 3, 3))
         except jax.errors.JaxRuntimeError as refusal:
             refusals.append(str(refusal))
-    assert len(refusals) > 50
+    assert len(refusals) > 30
     assert all("poolgrad" in refusal for refusal in refusals)
     for shape, places in [((2, 2, 3), (0,)), ((2, 3, 3), (1,)), ((2, 3, 3), (0, 0)), ((2, 3, 4), (0,))]:
         with pytest.raises(jax.errors.JaxRuntimeError, match="poolgrad"):

@@ -5,6 +5,7 @@ A refusal names the pin as enuSpace does and says how to mend the page, not the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,16 +15,19 @@ from ...errors import PoolGradError, PoolGradValueError
 from .. import tensorflow
 from ..pooling import NoTranslation
 from .check import property_value
-from .grammar import Array, format_list, format_shape
+from .grammar import MOST_AXES, Array, format_list, format_shape
 from .page import Block
 
 __all__ = ["evaluate"]
 
 WHOLE = ("orig_input_shape", "orig_input_tensor_shape", "row_pooling_sequence", "col_pooling_sequence")
+SHAPES = ("orig_input_shape", "orig_input_tensor_shape")
 
 
-def evaluate(block: Block, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """The outputs of a block, by pin."""
+def evaluate(block: Block, inputs: Mapping[str, Array], most_elements: int | None = None) -> dict[str, Array]:
+    """The outputs of a block, by pin; each of at most so many elements."""
+    if most_elements is not None:
+        _check_size(inputs, most_elements)
     if block.symbol in ("Const", "Const_ex"):
         return {"output": property_value(block, "val")[0]}
     definition = block.definition
@@ -36,6 +40,15 @@ def evaluate(block: Block, inputs: Mapping[str, Array]) -> dict[str, Array]:
     except PoolGradError as error:
         raise PoolGradValueError(f"{error}{_mend(block, inputs, arguments)}") from None
     return dict(made._asdict()) if isinstance(made, tensorflow.FractionalAvgPoolOutput) else {"output": made}
+
+
+def _check_size(inputs: Mapping[str, Array], most: int) -> None:
+    """Only a gradient can be larger than what comes in, and an input says how large."""
+    for name in SHAPES:
+        if name in inputs and inputs[name].dtype.kind == "i" and inputs[name].size <= MOST_AXES:
+            shape = inputs[name].ravel().tolist()
+            if math.prod(shape) > most:
+                raise PoolGradValueError(f"{name} {format_list(shape)} means {math.prod(shape)} elements; at most {most} are made")
 
 
 def _mend(block: Block, inputs: Mapping[str, Array], arguments: Mapping[str, Any]) -> str:

@@ -62,11 +62,13 @@ class Runner:
     array([[5.]], dtype=float32)
     """
 
-    def __init__(self, page: Page, *, cycles: int = 1) -> None:
+    def __init__(self, page: Page, *, cycles: int = 1, most_elements: int | None = None) -> None:
+        """`most_elements` bounds what one block may make; without it, the machine's memory does."""
         if not isinstance(cycles, int) or cycles < 1:
             raise PoolGradValueError(f"cycles must be an integer of at least 1, got {cycles!r}")
-        self.page, self.cycles = page, cycles
+        self.page, self.cycles, self.most_elements = page, cycles, most_elements
         self.cycle = 0
+        self.current, self.planned = "", 0
         self.log: list[LogEntry] = []
         self.states: dict[str, BlockState] = {}
         self._values: dict[tuple[str, str], Array] = {}
@@ -85,7 +87,10 @@ class Runner:
         self._cancelled.set()
 
     def steps(self) -> Iterator[BlockState]:
-        """Run a block at a time, giving each one's state as it ends."""
+        """Run a block at a time, giving each one's state as it ends.
+
+        Meanwhile `current` is the block that runs and `planned` the number of blocks of this cycle.
+        """
         graph = Graph(self.page)
         self._begin(graph)
         sessions = [id for id in graph.order if graph.blocks[id].symbol == "ClientSession"]
@@ -95,6 +100,7 @@ class Runner:
             if not again:
                 break
             self.cycle = cycle
+            self.planned = len(set(again).union(*(self._needed(graph, session) for session in again)))
             done: set[str] = set()
             for session in again:
                 yield from self._session(graph, session, done)
@@ -121,15 +127,19 @@ class Runner:
         except PoolGradError:
             return False
 
-    def _session(self, graph: Graph, session: str, done: set[str]) -> Iterator[BlockState]:
+    def _needed(self, graph: Graph, session: str) -> set[str]:
         targets = [source for pin in ("fetch_outputs", "run_outputs") for source in graph.sources.get((session, pin), [])]
-        needed = graph.upstream(id for id, _ in targets)
+        return graph.upstream(id for id, _ in targets)
+
+    def _session(self, graph: Graph, session: str, done: set[str]) -> Iterator[BlockState]:
+        needed = self._needed(graph, session)
         for id in [id for id in graph.order if id in needed and id not in done] + [session]:
             if self._cancelled.is_set():
                 self.states[id] = BlockState(id, "cancelled", cycle=self.cycle)
                 yield self.states[id]
                 return
             done.add(id)
+            self.current = id
             self.states[id] = self._block(graph, id)
             yield self.states[id]
         fetched = graph.upstream(id for id, _ in graph.sources.get((session, "fetch_outputs"), []))
@@ -151,7 +161,7 @@ class Runner:
             return BlockState(id, "done", cycle=self.cycle)
         try:
             inputs = {pin: self._values[source] for pin, source in self._inputs(graph, id)}
-            made = evaluate(block, inputs)
+            made = evaluate(block, inputs, self.most_elements)
         except (PoolGradError, MemoryError) as error:
             return self._fail(id, "failed", str(error) or "out of memory", time.perf_counter() - start)
         self._values |= {(id, pin): array for pin, array in made.items()}
@@ -189,9 +199,12 @@ class Runner:
         """The values that show on result pins: those of every block upstream of a session's `fetch_outputs`."""
         return {(id, f"result_{pin}"): array for (id, pin), array in self._values.items() if id in self._fetched}
 
-    def stale(self) -> list[str]:
-        """Blocks whose result no longer follows from the page, because it or something upstream was edited since."""
-        now = fingerprints(Graph(self.page))
+    def stale(self, page: Page | None = None) -> list[str]:
+        """Blocks whose result no longer follows from the page, because it or something upstream was edited since.
+
+        `page` is the edited page where that is not the one that was run.
+        """
+        now = fingerprints(Graph(page or self.page))
         return [id for id, state in self.states.items() if state.state == "done" and now.get(id) != self._prints.get(id)]
 
     def fill(self) -> None:

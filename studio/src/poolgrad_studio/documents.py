@@ -1,0 +1,170 @@
+"""The pages that are open, each kept on disk as it was last put.
+
+A page is never changed in place: every edit makes a new one, so that a run goes on with the page it began with. A document
+is written to `.poolgrad-studio/` in the folder before an edit is acknowledged, and found there by the next studio.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import secrets
+import time
+from dataclasses import asdict, dataclass, field
+from dataclasses import replace as replace_fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from poolgrad.enuspace import Page
+from poolgrad.errors import PoolGradError
+
+from .decode import decode
+from .failure import Failure
+from .folder import replace
+from .light import LightPage, lighten, restore
+from .limits import MOST_DOCUMENTS
+from .vault import Vault
+
+if TYPE_CHECKING:
+    from .runs import Run
+
+__all__ = ["Document", "Documents", "Stamp"]
+
+MOST_AUTOSAVE = 256 << 20
+NAME = re.compile("[0-9a-f]{16}")
+Stamp = tuple[int, int]
+"""When a file was written and how long it is: what tells that somebody else wrote it since."""
+
+
+@dataclass
+class Document:
+    """An open page. `stamp` is its file as we last read or wrote it."""
+
+    id: str
+    page: Page
+    light: LightPage
+    file: str | None = None
+    stamp: Stamp | None = None
+    dirty: bool = False
+    edited: float = field(default_factory=time.time)
+    revision: int = 1
+    example: str = ""
+    run: Run | None = None
+    runs: int = 0
+
+    def info(self) -> dict[str, Any]:
+        name, blocks = self.page.name, len(self.page.blocks)
+        return {"doc": self.id, "name": name, "file": self.file, "dirty": self.dirty, "blocks": blocks, "edited": self.edited}
+
+
+@dataclass
+class _Head:
+    """What is kept beside the page; `refs` names each pin's big value, or is empty."""
+
+    file: str | None
+    stamp: list[int] | None
+    dirty: bool
+    edited: float
+    revision: int
+    example: str
+    refs: list[list[str]]
+
+
+class Documents:
+    """All of them, by id; `state` is the folder they are kept in, or None where it cannot be written."""
+
+    def __init__(self, state: Path | None) -> None:
+        self._folder = _made(state, "pages")
+        self.vault = Vault(_made(state, "values"))
+        self._all: dict[str, Document] = {}
+        self._recover()
+
+    def get(self, id: str) -> Document:
+        if id not in self._all:
+            raise Failure("value", f"no document {id[:40]!r} is open")
+        return self._all[id]
+
+    def list(self) -> list[dict[str, Any]]:
+        return [document.info() for document in sorted(self._all.values(), key=lambda d: -d.edited)]
+
+    def add(self, page: Page, *, file: str | None = None, stamp: Stamp | None = None, example: str = "") -> Document:
+        """Open a page. A file that is open and unchanged already is the same document."""
+        if len(self._all) >= MOST_DOCUMENTS:
+            raise Failure("limit", f"{MOST_DOCUMENTS} pages are open; close some first")
+        if not all(math.isfinite(block.x) and math.isfinite(block.y) for block in page.blocks):
+            raise Failure("file", f"page {page.name!r} has a block whose place is not a number")
+        document = Document(secrets.token_hex(8), page, lighten(page, self.vault), file, stamp, example=example)
+        self._all[document.id] = document
+        self.keep(document)
+        return document
+
+    def of_file(self, file: str) -> Document | None:
+        return next((document for document in self._all.values() if document.file == file), None)
+
+    def put(self, document: Document, light: LightPage) -> None:
+        """Take an edited page; it is on disk when this returns."""
+        page = restore(light, document.page, self.vault)
+        document.page, document.light = page, light
+        document.dirty, document.edited = True, time.time()
+        document.revision += 1
+        self.keep(document)
+
+    def remove(self, document: Document) -> None:
+        del self._all[document.id]
+        if self._folder is not None:
+            (self._folder / f"{document.id}.json").unlink(missing_ok=True)
+
+    def keep(self, document: Document) -> None:
+        """Write the document where a restart finds it."""
+        if self._folder is None:
+            return
+        refs = [[pin.data.ref if pin.data and not pin.data.text else "" for pin in b.pins] for b in document.light.blocks]
+        stamp = list(document.stamp) if document.stamp else None
+        head = _Head(document.file, stamp, document.dirty, document.edited, document.revision, document.example, refs)
+        record = {"head": asdict(head), "page": _without_data(document.page).to_dict()}
+        replace(self._folder / f"{document.id}.json", json.dumps(record).encode())
+
+    def _recover(self) -> None:
+        if self._folder is None:
+            return
+        used: set[str] = set()
+        for place in sorted(self._folder.glob("*.json")):
+            try:
+                document = self._read(place)
+            except (PoolGradError, OSError, ValueError, TypeError, RecursionError):
+                place.rename(place.with_suffix(".broken"))
+                continue
+            self._all[document.id] = document
+            used |= {pin.data.ref for block in document.light.blocks for pin in block.pins if pin.data}
+        self.vault.sweep(used)
+
+    def _read(self, place: Path) -> Document:
+        if place.is_symlink() or place.stat().st_size > MOST_AUTOSAVE or not NAME.fullmatch(place.stem):
+            raise Failure("file", f"{place.name} is not a page that a studio kept")
+        record = json.loads(place.read_bytes())
+        if not isinstance(record, dict) or set(record) != {"head", "page"}:
+            raise Failure("file", f"{place.name} is not a page that a studio kept")
+        head, page = decode(_Head, record["head"], "head"), Page.from_dict(record["page"])
+        for block, refs in zip(page.blocks, head.refs, strict=True):
+            for pin, ref in zip(block.pins, refs, strict=True):
+                blob = self.vault.fetch(ref) if ref else None
+                pin.data = blob if isinstance(blob, bytes) else None
+        stamp = (head.stamp[0], head.stamp[1]) if head.stamp and len(head.stamp) == 2 else None
+        light = lighten(page, self.vault)
+        return Document(place.stem, page, light, head.file, stamp, head.dirty, head.edited, head.revision, head.example)
+
+
+def _without_data(page: Page) -> Page:
+    blocks = [replace_fields(block, pins=[replace_fields(pin, data=None) for pin in block.pins]) for block in page.blocks]
+    return replace_fields(page, blocks=blocks)
+
+
+def _made(state: Path | None, name: str) -> Path | None:
+    if state is None:
+        return None
+    place = state / name
+    place.mkdir(parents=True, exist_ok=True)
+    if place.is_symlink():
+        raise Failure("file", f"{place} is a link; remove it, so that nothing is written elsewhere")
+    return place

@@ -1,0 +1,81 @@
+"""Starting the studio: a port on this computer only, a token, a browser."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import socket
+import sys
+import threading
+import webbrowser
+from pathlib import Path
+
+import uvicorn
+
+from .failure import Failure
+from .limits import LIMITS
+from .studio import Studio
+
+__all__ = ["serve"]
+
+HOST = "127.0.0.1"
+
+
+def serve(page: str | Path | None = None, *, port: int = 0, browser: bool = True, token: str | None = None) -> None:
+    """Serve the folder of `page`, or the current one, until interrupted. Port 0 takes any that is free.
+
+    `page` may be a folder too. The address is printed, and opened unless `browser` is false.
+    """
+    from .app import make_app
+
+    folder, start = _split(page)
+    studio = Studio(folder, start)
+    try:
+        listener = _listener(port)
+        token = token or secrets.token_urlsafe(24)
+        number = listener.getsockname()[1]
+        address = f"http://{HOST}:{number}/{token}/"
+        config = uvicorn.Config(
+            make_app(studio, token, number),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            ws_max_size=LIMITS["message"],
+            ws_ping_interval=20,
+            timeout_graceful_shutdown=2,
+            limit_concurrency=256,
+        )
+        logging.getLogger("poolgrad_studio").setLevel(logging.ERROR)
+        print(f"poolgrad studio: {address}\nfolder: {studio.folder.root}\nCtrl-C ends it; pages are kept.", flush=True)
+        if not studio.autosaves:
+            print("This folder cannot be written: pages are not kept when the studio ends.", file=sys.stderr, flush=True)
+        if browser:
+            threading.Timer(0.3, webbrowser.open, [address]).start()
+        uvicorn.Server(config).run(sockets=[listener])
+    finally:
+        studio.close()
+
+
+def _split(page: str | Path | None) -> tuple[Path, str | None]:
+    """The folder to serve and the page in it to open first."""
+    if page is None:
+        return Path.cwd(), None
+    place = Path(page)
+    if place.is_dir():
+        return place, None
+    if not place.is_file():
+        raise Failure("file", f"there is no page or folder {str(page)!r}")
+    return place.parent, place.name
+
+
+def _listener(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        if sys.platform != "win32":
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((HOST, port))
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise Failure("value", f"port {port} cannot be used: {getattr(error, 'strerror', None) or error}") from None
+    return listener

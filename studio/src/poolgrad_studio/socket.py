@@ -1,0 +1,155 @@
+"""One tab's connection: requests in, answers and events out.
+
+Requests are answered in their order, except that a slow one does not hold up the next. What goes out is queued; a tab that
+does not read is dropped rather than letting the queue grow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import struct
+from typing import Any
+
+import numpy as np
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from .answers import Binary, Operation, find
+from .decode import load
+from .failure import Failure, as_failure
+from .limits import LIMITS, MOST_PENDING
+from .studio import Session, Studio
+
+__all__ = ["Connection", "packed"]
+
+MOST_QUEUED = 10_000
+log = logging.getLogger(__name__)
+
+
+def packed(id: int, answer: Binary) -> bytes:
+    """A binary frame: the length of the head, the head, the array.
+
+    >>> frame = packed(3, Binary({"shape": [1]}, np.float32([2])))
+    >>> len(frame) % 8, frame[-4:] == np.float32(2).tobytes()
+    (4, True)
+    """
+    head = json.dumps({"id": id, "ok": True, "result": answer.head}).encode("ascii")
+    head += b" " * (-(len(head) + 4) % 8)
+    return struct.pack("<I", len(head)) + head + np.ascontiguousarray(answer.payload, "<f4").tobytes()
+
+
+class Connection:
+    """A WebSocket and its session."""
+
+    def __init__(self, studio: Studio, socket: WebSocket) -> None:
+        self._socket = socket
+        self._out: asyncio.Queue[bytes | str | None] = asyncio.Queue()
+        self._room = asyncio.Semaphore(MOST_PENDING)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.session = Session(studio, self._event)
+        self._studio = studio
+
+    def _event(self, message: dict[str, Any]) -> None:
+        self._queue(json.dumps(message, allow_nan=False))
+
+    def _queue(self, frame: bytes | str) -> None:
+        if self._out.qsize() < MOST_QUEUED:
+            self._out.put_nowait(frame)
+
+    async def serve(self) -> None:
+        await self._socket.accept()
+        self._studio.sessions.add(self.session)
+        sender = asyncio.create_task(self._send_all())
+        try:
+            while await self._receive():
+                pass
+        except (WebSocketDisconnect, RuntimeError):
+            pass  # the tab is gone; its documents stay
+        finally:
+            self._studio.sessions.discard(self.session)
+            for task in self._tasks:
+                task.cancel()
+            sender.cancel()
+
+    async def _send_all(self) -> None:
+        try:
+            while True:
+                frame = await self._out.get()
+                if isinstance(frame, str):
+                    await self._socket.send_text(frame)
+                elif frame is not None:
+                    await self._socket.send_bytes(frame)
+                if self._out.qsize() >= MOST_QUEUED - 1:
+                    await self._socket.close(1013, "the tab does not keep up")
+        except (WebSocketDisconnect, RuntimeError):
+            pass
+
+    async def _receive(self) -> bool:
+        message = await self._socket.receive()
+        if message["type"] == "websocket.disconnect":
+            return False
+        text = message.get("text")
+        if text is None:
+            await self._close(1003, "only text is taken here; files are uploaded")
+            return False
+        if len(text) > LIMITS["message"]:
+            await self._close(1009, f"a message has at most {LIMITS['message']} bytes")
+            return False
+        await self._room.acquire()
+        id, operation, request = self._understood(text)
+        if operation is None:
+            self._room.release()
+        elif operation.slow:
+            task = asyncio.create_task(self._answer_slowly(id, operation, request))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            self._answer(id, operation, request)
+            self._room.release()
+        return True
+
+    async def _close(self, code: int, reason: str) -> None:
+        if self._socket.application_state is WebSocketState.CONNECTED:
+            await self._socket.close(code, reason)
+
+    def _understood(self, text: str) -> tuple[int, Operation | None, Any]:
+        id = -1
+        try:
+            message = load(text)
+            if not isinstance(message, dict):
+                raise Failure("protocol", "a message is an object")
+            given = message.get("id")
+            if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < 2**53:
+                raise Failure("protocol", f"id must be a whole number of at least 0, got {str(given)[:40]}")
+            id = given
+            return id, *find(message)
+        except Exception as error:
+            self._fail(id, error)
+            return id, None, None
+
+    def _fail(self, id: int, error: Exception) -> None:
+        failure = as_failure(error)
+        if failure.kind == "internal":
+            log.error("an operation failed", exc_info=error)
+        self._queue(json.dumps({"id": id, "ok": False, "error": failure.plain()}))
+
+    def _reply(self, id: int, answer: dict[str, Any] | Binary) -> None:
+        if isinstance(answer, Binary):
+            self._queue(packed(id, answer))
+        else:
+            self._queue(json.dumps({"id": id, "ok": True, "result": answer}, allow_nan=False))
+
+    def _answer(self, id: int, operation: Operation, request: Any) -> None:
+        try:
+            self._reply(id, operation.answer(self.session, request))
+        except Exception as error:
+            self._fail(id, error)
+
+    async def _answer_slowly(self, id: int, operation: Operation, request: Any) -> None:
+        try:
+            self._reply(id, await asyncio.to_thread(operation.answer, self.session, request))
+        except Exception as error:
+            self._fail(id, error)
+        finally:
+            self._room.release()

@@ -15,6 +15,7 @@ from .grad import grad
 from .guard import guarded
 from .pool import pool
 from .run import run
+from .studio import studio
 from .translate import translate
 
 __all__ = ["app"]
@@ -24,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (grad, pool, explain, translate, run, check, bench, demo):
+for command in (grad, pool, explain, translate, run, check, bench, demo, studio):
     app.command()(guarded(command))
 
 

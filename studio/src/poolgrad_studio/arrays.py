@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy.typing as npt
+
 from poolgrad.dialects.enuspace.check import property_value
 from poolgrad.enuspace import Block, Pin
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from poolgrad.dialects.enuspace.grammar import DATATYPES, PIN_TYPES
 from poolgrad.dialects.enuspace.rules import ALLOWED, LISTS
 from poolgrad.enuspace import BLOCKS, BlockDef, PinDef, check_property
@@ -87,7 +88,7 @@ def palette(name: str) -> npt.NDArray[np.uint8]:
     anchors = np.array([[int(colour[k : k + 2], 16) for k in (1, 3, 5)] for colour in SCALES[name]], dtype=np.float64)
     places = np.linspace(0, len(anchors) - 1, 256)
     columns = [np.interp(places, np.arange(len(anchors)), anchors[:, k]) for k in range(3)]
-    return np.stack(columns, axis=1).round().astype(np.uint8)
+    return np.asarray(np.stack(columns, axis=1).round(), np.uint8)
 
 
 def palettes() -> dict[str, str]:

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
+
 from poolgrad import directml as dml
 from poolgrad.dialects import tensorflow
 from poolgrad.dialects.enuspace.check import property_value
@@ -187,7 +188,9 @@ def directml(document: Document) -> dict[str, Any]:
         _operator(plan, id, made, resources, dispatchables, commands)
     if not dispatchables:
         raise Failure("value", "the page has no pooling block that runs; a model needs one")
-    commands += [{"type": "print", "resource": plan.names[id]} for id, _ in dict.fromkeys(plan.fetched) if plan.names[id] in resources]
+    commands += [
+        {"type": "print", "resource": plan.names[id]} for id, _ in dict.fromkeys(plan.fetched) if plan.names[id] in resources
+    ]
     model = {"resources": resources, "dispatchables": dispatchables, "commands": commands}
     text = re.sub(r"\[[^][{}]*\]", lambda found: " ".join(found[0].split()), json.dumps(model, indent=2))
     return {"text": text + "\n", "notes": plan.notes(), "files": plan.files}
@@ -211,7 +214,9 @@ def _operator(
         "initialValues": {"valueCount": int(np.prod(result)), "value": 0},
     }
     fields = ("OutputGradientTensor", "InputGradientTensor") if made.gradient else ("InputTensor", "OutputTensor")
-    tensors = {field: _tensor(side.shape, made.layout, data_type) for field, side in zip(fields, (made.input, made.cells), strict=True)}
+    tensors = {
+        field: _tensor(side.shape, made.layout, data_type) for field, side in zip(fields, (made.input, made.cells), strict=True)
+    }
     bound = (plan.names[id], plan.names[source.block]) if made.gradient else (plan.names[source.block], plan.names[id])
     kind = "AVERAGE_POOLING_GRAD" if made.gradient else "AVERAGE_POOLING"
     names = sorted(tensors)

@@ -56,10 +56,7 @@ def decode(kind: type[Record], value: Any, where: str = "") -> Record:
 def _fields(kind: Any) -> dict[str, tuple[Any, bool]]:
     hints = get_type_hints(kind)
     missing = dataclasses.MISSING
-    return {
-        f.name: (hints[f.name], f.default is missing and f.default_factory is missing)
-        for f in dataclasses.fields(kind)
-    }
+    return {f.name: (hints[f.name], f.default is missing and f.default_factory is missing) for f in dataclasses.fields(kind)}
 
 
 def _as(kind: Any, value: Any, where: str) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from poolgrad.errors import PoolGradError, PoolGradMemoryError
 from poolgrad.enuspace import FileError, PropertyError
+from poolgrad.errors import PoolGradError, PoolGradMemoryError
 
 __all__ = ["Failure", "as_failure"]
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+
 from poolgrad.enuspace import BLOCKS, Pin
 from poolgrad.npy import npy_header
 
@@ -34,6 +35,7 @@ TYPES: dict[str, Any] = {
     "int64": np.dtype(np.int64),
 }
 PLAIN = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int32), np.dtype(np.bool_))
+LEGAL = "bool, integers, half, bfloat16, float or double"
 NAMED = {"float16": "DT_HALF", "bfloat16": "DT_BFLOAT16", "int64": "DT_INT64"}
 
 
@@ -62,7 +64,7 @@ def _fields(light: Any) -> dict[str, Any]:
 def _widened(array: Array) -> Array:
     """Small integers as int, larger ones as 64 bits where they fit."""
     if array.dtype.kind not in "iu":
-        raise Failure("value", f"an array of {array.dtype} cannot be put on a page", "bool, integers, half, bfloat16, float or double")
+        raise Failure("value", f"an array of {array.dtype} cannot be put on a page", LEGAL)
     if array.dtype.itemsize < 4:
         return array.astype(np.int32)
     if array.size and int(array.max()) > np.iinfo(np.int64).max:
@@ -89,15 +91,15 @@ def from_npy(data: bytes) -> Array:
     check_elements(shape)
     if dtype.kind == "V" and dtype.itemsize == 2 and dtype.names is None:
         dtype = np.dtype(ml_dtypes.bfloat16)  # this is how NumPy stores a bfloat16
-    if dtype.hasobject or dtype.kind not in "biuf" and dtype != ml_dtypes.bfloat16:
-        raise Failure("value", f"an array of {dtype} cannot be put on a page", "bool, integers, half, bfloat16, float or double")
+    if dtype.hasobject or (dtype.kind not in "biuf" and dtype != ml_dtypes.bfloat16):
+        raise Failure("value", f"an array of {dtype} cannot be put on a page", LEGAL)
     wanted, found = math.prod(shape) * dtype.itemsize, len(data) - file.tell()
     if wanted != found:
         raise Failure("file", f"this .npy file has {found} bytes of data, where {dtype} of shape {shape} makes {wanted}")
     flat = np.frombuffer(data, dtype, offset=file.tell())
     array = flat.reshape(shape, order="F" if fortran else "C")
     if dtype == np.longdouble and dtype != np.float64:
-        raise Failure("value", f"an array of {dtype} cannot be put on a page", "double")
+        raise Failure("value", f"an array of {dtype} cannot be put on a page", LEGAL)
     return np.ascontiguousarray(array.astype(dtype.newbyteorder("="), copy=False)).reshape(shape)
 
 
@@ -118,12 +120,12 @@ def from_image(data: bytes, layout: str) -> Array:
 
 def _pixels(image: Any) -> Array:
     if image.mode.startswith(("I", "F")):  # sixteen bits of grey
-        grey = np.asarray(image).astype(np.float32)
-        return grey[:, :, None] / np.float32(65535)
+        grey: Array = np.asarray(image).astype(np.float32) / np.float32(65535)
+        return grey[:, :, None]
     mode = {"1": "L", "L": "L", "LA": "RGBA", "RGBA": "RGBA", "PA": "RGBA"}.get(image.mode, "RGB")
     if image.mode == "P" and "transparency" in image.info:
         mode = "RGBA"
-    pixels = np.asarray(image.convert(mode)).astype(np.float32) / np.float32(255)
+    pixels: Array = np.asarray(image.convert(mode)).astype(np.float32) / np.float32(255)
     return pixels if pixels.ndim == 3 else pixels[:, :, None]
 
 
@@ -144,7 +146,8 @@ def random_values(shape: Sequence[int], type: str, seed: int, distribution: str,
     check_elements(shape)
     dtype = TYPES[type]
     if distribution == "ramp":
-        return np.arange(1, math.prod(shape) + 1, dtype=np.int64).astype(dtype).reshape(shape)
+        ramp: Array = np.arange(1, math.prod(shape) + 1, dtype=np.int64).astype(dtype)
+        return ramp.reshape(shape)
     if seed < 0:
         raise Failure("value", f"seed must be at least 0, got {seed}")
     rng = np.random.default_rng(seed)
@@ -153,8 +156,9 @@ def random_values(shape: Sequence[int], type: str, seed: int, distribution: str,
     if distribution == "uniform":
         if not low <= high:
             raise Failure("value", f"low must not exceed high, got {low} and {high}")
-        return np.asarray(low + (high - low) * rng.random(shape)).astype(dtype)
-    return rng.standard_normal(shape).astype(dtype)
+        return np.asarray(low + (high - low) * rng.random(shape), dtype)
+    made: Array = rng.standard_normal(shape).astype(dtype)
+    return made
 
 
 def _whole(rng: np.random.Generator, shape: Sequence[int], dtype: Any, low: float, high: float) -> Array:
@@ -162,4 +166,4 @@ def _whole(rng: np.random.Generator, shape: Sequence[int], dtype: Any, low: floa
     most = np.iinfo(dtype).max if dtype.kind == "i" else 2**31
     if not -most <= first <= last <= most:
         raise Failure("value", f"low and high must hold a whole number between {-most} and {most}, got {low} and {high}")
-    return rng.integers(first, last, shape, endpoint=True).astype(dtype)
+    return np.asarray(rng.integers(first, last, shape, endpoint=True), dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from dataclasses import dataclass
+from pathlib import Path as FilePath
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
@@ -79,17 +80,10 @@ def save(session: Session, request: Save) -> dict[str, Any]:
         raise Failure("file", f"there is no folder {PurePosixPath(request.path).parent.as_posix()[:60]!r}")
     if place.is_dir():
         raise Failure("file", f"{request.path[:60]!r} is a folder")
-    page = whole_page(document, results=request.results)
-    page = Page(PurePosixPath(request.path).stem if request.form != "own" else page.name, page.blocks, page.wires, page.svg, page.json, page.notes)
-    data, dat = _written(page, request.form)
+    data, dat = _written(whole_page(document, results=request.results), request.form)
     beside = studio.folder.path(PurePosixPath(request.path).with_suffix(".dat").as_posix())
-    ours = document.file == request.path and document.stamp is not None
     if not request.overwrite:
-        if place.exists() and not (ours and stamp_of(place) == document.stamp):
-            changed = "has changed since it was opened" if ours else "is there already"
-            raise Failure("exists", f"{request.path[:60]!r} {changed}: save under another name, or overwrite it")
-        if dat is not None and beside.exists() and not ours:
-            raise Failure("exists", f"{beside.name!r}, where big values go, is there already: save under another name, or overwrite it")
+        _check_free(document, request.path, place, beside if dat is not None else None)
     if dat is not None:
         replace(beside, dat)
     replace(place, data)
@@ -97,6 +91,18 @@ def save(session: Session, request: Save) -> dict[str, Any]:
     studio.documents.keep(document)
     studio.tell(document, "saved", but=session, file=request.path, revision=document.revision)
     return {"file": request.path, "revision": document.revision}
+
+
+def _check_free(document: Document, path: str, place: FilePath, beside: FilePath | None) -> None:
+    """Refuse to write over what is not this document as we know it."""
+    ours = document.file == path and document.stamp is not None
+    if place.exists() and not (ours and stamp_of(place) == document.stamp):
+        changed = "has changed since it was opened" if ours else "is there already"
+        raise Failure("exists", f"{path[:60]!r} {changed}: save under another name, or overwrite it")
+    if beside is not None and beside.exists() and not ours:
+        raise Failure(
+            "exists", f"{beside.name!r}, where big values go, is there already: save under another name, or overwrite it"
+        )
 
 
 def _written(page: Page, form: str) -> tuple[bytes, bytes | None]:

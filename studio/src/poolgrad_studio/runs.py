@@ -148,7 +148,11 @@ class Run:
                 self._left_out = 0
         latest = {(entry["block"], entry["pin"]): entry for entry in fresh["results"]}
         states = {entry["block"]: entry for entry in fresh["blocks"]}
-        told = [("results", "results", list(latest.values())), ("blocks", "states", list(states.values())), ("log", "entries", fresh["log"])]
+        told = [
+            ("results", "results", list(latest.values())),
+            ("blocks", "states", list(states.values())),
+            ("log", "entries", fresh["log"]),
+        ]
         return [(event, key, items) for event, key, items in told if items]
 
     def progress(self) -> dict[str, Any]:

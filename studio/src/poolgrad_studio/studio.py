@@ -60,7 +60,8 @@ class Studio:
         except OSError:
             return None
         if not _locked(self._lock):
-            raise Failure("busy", f"a studio runs in {self.folder.root} already: use its address, stop it, or start in another folder")
+            where = self.folder.root
+            raise Failure("busy", f"a studio runs in {where} already: use its address, stop it, or start in another folder")
         return state
 
     def close(self) -> None:
@@ -117,7 +118,8 @@ class Studio:
             woken.clear()
             active = run.active
             for event, key, items in run.take():
-                self.tell(document, event, run=run.number, **{key: items})
+                fields: dict[str, Any] = {"run": run.number, key: items}
+                self.tell(document, event, None, **fields)
             progress = run.progress()
             now = tuple(value for key, value in progress.items() if key != "seconds")
             if now != told or progress["state"] == "running":

@@ -12,11 +12,12 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
 from poolgrad.dialects.enuspace.export import load, read_document
 from poolgrad.dialects.enuspace.watch import shown
 from poolgrad.enuspace import Page, read_svg
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from .arrays import Array, array_of
 from .catalogue import SCALES, palette

@@ -171,9 +171,10 @@ def statistics(array: Array) -> dict[str, Any]:
         with np.errstate(over="ignore", invalid="ignore"):
             total += float(kept.sum())
     mean = total / finite if finite else None
-    for part in _parts(array) if mean is not None and math.isfinite(mean) else ():
-        with np.errstate(over="ignore", invalid="ignore"):
-            squares += float(((_finite(part).astype(np.float64) - mean) ** 2).sum())
+    if mean is not None and math.isfinite(mean):
+        for part in _parts(array):
+            with np.errstate(over="ignore", invalid="ignore"):
+                squares += float(((_finite(part).astype(np.float64) - mean) ** 2).sum())
     deviation = math.sqrt(squares / finite) if finite and math.isfinite(squares) else None
     numbers = {"min": low, "max": high, "mean": _json(mean), "std": _json(deviation), "sum": _json(total) if finite else None}
     what = {"dtype": array.dtype.name, "shape": list(array.shape), "size": array.size, "bytes": array.nbytes}

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import product
+from itertools import islice, product
 from math import prod
 from typing import Any
 
 import numpy as np
+
 from poolgrad import Axis, Pool
 from poolgrad.dialects import tensorflow
 from poolgrad.dialects.enuspace.check import property_value
@@ -74,7 +75,9 @@ def windows_of(document: Document, id: str) -> Windows:
         shape = tuple(_value(document, wired[shape_pin], shape_pin).ravel().tolist())
         dy = _value(document, wired[other], other)
         said = tensorflow.read(arguments, shape)
-        made = Windows(said.pool(shape), said.layout, Side(id, "output", shape), Side(*_shown(document, wired[other]), dy.shape), True)
+        made = Windows(
+            said.pool(shape), said.layout, Side(id, "output", shape), Side(*_shown(document, wired[other]), dy.shape), True
+        )
     else:
         shape = _value(document, wired[other], other).shape
         said = tensorflow.read(arguments, shape)
@@ -105,9 +108,7 @@ def _shown(document: Document, source: tuple[str, str]) -> tuple[str, str]:
     return (id, "val") if block_of(document, id).symbol in ("Const", "Const_ex") else (id, pin)
 
 
-def _fractional(
-    document: Document, graph: Graph, block: Block, arguments: dict[str, Any], gradient: bool
-) -> dict[str, Any]:
+def _fractional(document: Document, graph: Graph, block: Block, arguments: dict[str, Any], gradient: bool) -> dict[str, Any]:
     """A fractional pooling's boundaries: drawn by its own run, or wired in."""
     rows = {}
     for name in SEQUENCES:
@@ -152,8 +153,8 @@ def input_of(pool: Pool, at: Sequence[int]) -> dict[str, Any]:
     _check("input", at, pool.input_size)
     rows = [_cells(axis, i) for axis, i in zip(pool.axes, at, strict=True)]
     counts = [[int(axis.count[o]) for o in row] for axis, row in zip(pool.axes, rows, strict=True)]
-    weights = [Fraction(1, pool.divisor or prod(parts)) for parts, _ in zip(product(*counts), range(MOST_CELLS))]
-    cells = [list(cell) for cell, _ in zip(product(*rows), range(MOST_CELLS))]
+    weights = [Fraction(1, pool.divisor or prod(parts)) for parts in islice(product(*counts), MOST_CELLS)]
+    cells = [list(cell) for cell in islice(product(*rows), MOST_CELLS)]
     number = prod(len(row) for row in rows)
     total = number / pool.divisor if pool.divisor else prod(sum(1 / n for n in row) for row in counts)
     return {

@@ -47,8 +47,9 @@ def _check_size(inputs: Mapping[str, Array], most: int) -> None:
     for name in SHAPES:
         if name in inputs and inputs[name].dtype.kind == "i" and inputs[name].size <= MOST_AXES:
             shape = inputs[name].ravel().tolist()
-            if math.prod(shape) > most:
-                raise PoolGradValueError(f"{name} {format_list(shape)} means {math.prod(shape)} elements; at most {most} are made")
+            size = math.prod(shape)
+            if size > most:
+                raise PoolGradValueError(f"{name} {format_list(shape)} means {size} elements; at most {most} are made")
 
 
 def _mend(block: Block, inputs: Mapping[str, Array], arguments: Mapping[str, Any]) -> str:

@@ -13,6 +13,8 @@ from poolgrad.dialects.enuspace.grammar import DATATYPES, PIN_TYPES
 from poolgrad.dialects.enuspace.rules import ALLOWED, LISTS
 from poolgrad.enuspace import BLOCKS, BlockDef, PinDef, check_property
 
+from .help import HELP
+
 __all__ = ["COLOURS", "INPUTS", "catalogue", "palette", "palettes", "rules"]
 
 COLOURS = {
@@ -47,7 +49,7 @@ def catalogue() -> list[dict[str, Any]]:
             "summary": block.summary,
             "group": _group(block),
             "extension": block.extension,
-            "help": "",
+            "help": HELP[block.name],
             "pins": [_pin(block, pin) for pin in block.pins],
         }
         for block in BLOCKS.values()

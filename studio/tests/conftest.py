@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +12,9 @@ from studio_support import Server, Tab, served
 
 settings.register_profile(
     "studio",
-    derandomize=True,
+    derandomize=not os.environ.get("STUDIO_FUZZ"),
     deadline=None,
-    max_examples=60,
+    max_examples=int(os.environ.get("STUDIO_FUZZ", "60")),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("studio")

@@ -75,6 +75,7 @@ def _listener(port: int) -> socket.socket:
         if sys.platform != "win32":
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((HOST, port))
+        listener.listen(128)  # from here on a browser may come, and waits until it is served
     except (OSError, OverflowError) as error:
         listener.close()
         raise Failure("value", f"port {port} cannot be used: {getattr(error, 'strerror', None) or error}") from None

@@ -15,12 +15,13 @@ import httpx
 import numpy as np
 import numpy.typing as npt
 import uvicorn
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
+
 from poolgrad_studio.app import make_app
 from poolgrad_studio.limits import LIMITS
 from poolgrad_studio.server import _listener
 from poolgrad_studio.studio import Studio
-from websockets.sync.client import ClientConnection, connect
-from websockets.typing import Origin
 
 TOKEN = "token-of-the-tests"
 PATIENCE = 60.0

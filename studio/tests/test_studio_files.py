@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from poolgrad.enuspace import Page, corrected_page, open_page, read_svg, run_file, save_page, write_svg
 from poolgrad_studio.light import lighten, restore
 from poolgrad_studio.vault import Vault

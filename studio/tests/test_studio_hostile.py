@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from poolgrad_studio.answers import OPERATIONS
 from poolgrad_studio.limits import LIMITS, MOST_CONNECTIONS
 from studio_support import Server, Tab, served
@@ -80,8 +81,7 @@ def test_a_message_over_the_limit_closes_the_connection_alone(one: Server) -> No
     tab = one.tab()
     tab.socket.send(json.dumps({"id": 1, "op": "new", "name": "x" * LIMITS["message"]}))
     with pytest.raises(Exception, match="1009"):
-        while True:
-            tab.receive()
+        tab.wait("never")
     again = one.tab()
     assert again.ask("hello")
     again.close()

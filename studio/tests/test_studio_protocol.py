@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from poolgrad.enuspace import BLOCKS, check_property, corrected_page
 from poolgrad_studio.limits import LIMITS
 from studio_support import Refused, Server, Tab, find, fresh_block, pin, set_const, wire

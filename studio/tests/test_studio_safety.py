@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
 from poolgrad.enuspace import corrected_page, save_page
 from poolgrad_studio.failure import Failure
 from poolgrad_studio.folder import Folder
 from poolgrad_studio.server import HOST, _listener
 from poolgrad_studio.studio import Studio
-from studio_support import TOKEN, Refused, Server, Tab
-from websockets.exceptions import InvalidStatus
-from websockets.sync.client import connect
+from studio_support import TOKEN, Refused, Server, Tab, served
 
 
 def request(server: Server, *lines: str, method: str = "GET", path: str = f"/{TOKEN}/", body: str = "") -> bytes:
@@ -156,37 +158,36 @@ OUTSIDE = [
 ]
 
 
+@pytest.fixture(scope="module")
+def fenced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server whose folder has links that lead out of it, to a page that must stay as it is."""
+    outside = tmp_path_factory.mktemp("outside")
+    inside = outside / "inside"
+    inside.mkdir()
+    save_page(corrected_page(), outside / "secret.svg")
+    save_page(corrected_page(), inside / "page.svg")
+    (inside / "link").symlink_to(outside)
+    (inside / "link.svg").symlink_to(outside / "secret.svg")
+    (inside / "loop").symlink_to(inside / "loop")
+    yield from served(inside)
+
+
 @pytest.mark.parametrize("path", OUTSIDE)
 @pytest.mark.skipif(os.name == "nt", reason="makes symbolic links")
-def test_nothing_outside_the_folder_can_be_reached(tmp_path: Path, path: str) -> None:
-    inside = tmp_path / "inside"
-    inside.mkdir()
-    save_page(corrected_page(), tmp_path / "secret.svg")
-    save_page(corrected_page(), inside / "page.svg")
-    (inside / "link").symlink_to(tmp_path)
-    (inside / "link.svg").symlink_to(tmp_path / "secret.svg")
-    (inside / "loop").symlink_to(inside / "loop")
-    server = Server(inside)
-    try:
-        tab = server.tab()
-        doc = tab.ask("open", path="page.svg")["doc"]
-        before = sorted(p.name for p in tmp_path.iterdir())
-        secret = (tmp_path / "secret.svg").read_bytes()
-        for op, fields in (
-            ("open", {}),
-            ("files", {}),
-            ("input", {"kind": "file"}),
-            ("save", {"doc": doc, "form": "svg", "overwrite": True}),
-        ):
-            with pytest.raises(Refused) as refused:
-                tab.ask(op, path=path, **fields)
-            assert refused.value.kind == "file", str(refused.value)
-        assert (tmp_path / "secret.svg").read_bytes() == secret
-        assert sorted(p.name for p in tmp_path.iterdir()) == before
-        assert [e["name"] for e in tab.ask("files", path="")["entries"]] == ["page.svg"]
-        tab.close()
-    finally:
-        server.close()
+def test_nothing_outside_the_folder_can_be_reached(fenced: Server, path: str) -> None:
+    outside = fenced.folder.parent
+    tab = fenced.tab()
+    doc = tab.ask("open", path="page.svg")["doc"]
+    before, secret = sorted(outside.iterdir()), (outside / "secret.svg").read_bytes()
+    writing = {"doc": doc, "form": "svg", "overwrite": True}
+    for op, fields in (("open", {}), ("files", {}), ("input", {"kind": "file"}), ("save", writing)):
+        with pytest.raises(Refused) as refused:
+            tab.ask(op, path=path, **fields)
+        assert refused.value.kind == "file", str(refused.value)
+    assert (outside / "secret.svg").read_bytes() == secret
+    assert sorted(outside.iterdir()) == before
+    assert [e["name"] for e in tab.ask("files", path="")["entries"]] == ["page.svg"]
+    tab.close()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="makes symbolic links")

@@ -19,7 +19,7 @@ def studio(
 ) -> None:
     """Place, wire and run average pooling in a browser; see its windows.
 
-    It serves this computer alone, under an address that cannot be guessed, and reads and writes only below the folder of the page.
+    It serves this computer alone, under an address that cannot be guessed, and touches files only below the page's folder.
 
     poolgrad studio page.svg
     """

@@ -25,13 +25,14 @@ HELP = {
     "DT_STRING, DT_HALF or DT_BFLOAT16.",
     "AvgPool": f"Average pooling of images.\n\n{_WINDOWS}",
     "AvgPoolGrad": f"The gradient of AvgPool. enuSpace has no such block; it is an extension.\n\n{_GRADIENT}{_WINDOWS}",
-    "AvgPool3D": f"Average pooling of volumes. data_format_ is NDHWC or NCDHW; enuSpace's own default, NHWC, cannot run.\n\n{_WINDOWS}",
+    "AvgPool3D": "Average pooling of volumes. data_format_ is NDHWC or NCDHW; enuSpace's own default, NHWC, cannot run."
+    f"\n\n{_WINDOWS}",
     "AvgPool3DGrad": f"The gradient of AvgPool3D.\n\n{_GRADIENT}{_WINDOWS}",
     "FractionalAvgPool": "Average pooling between boundaries drawn at random, so that the output is smaller by about "
     "pooling_ratio, such as 1.0,1.44,1.73,1.0. With deterministic_ = true and a seed_ the boundaries are the same every time."
     f"\n\n{_FRACTIONAL}",
-    "FractionalAvgPoolGrad": "The gradient of FractionalAvgPool: wire its two sequences here. enuSpace has no such block; it is an "
-    f"extension.\n\n{_FRACTIONAL}",
+    "FractionalAvgPoolGrad": "The gradient of FractionalAvgPool: wire its two sequences here. enuSpace has no such block; it "
+    f"is an extension.\n\n{_FRACTIONAL}",
     "ClientSession": "Runs everything upstream of what is wired to it. Results show on every block upstream of fetch_outputs; "
     "what hangs on run_outputs runs without showing. INFINITE_LOOP repeats until stopped, SHOW_DEBUG logs the first elements of "
     "what is fetched. device is kept, and has no effect.",

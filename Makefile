@@ -15,13 +15,18 @@ endif
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS)
 
 CORE := CMakeLists.txt $(wildcard native/*)
+CLIENT := $(shell find studio/web -name node_modules -prune -o -type f -print)
+STATIC := studio/src/poolgrad_studio/static/index.html
+STUDIO := studio/pyproject.toml studio/build_client.py $(shell find studio/src -name '*.py')
 SOURCES := pyproject.toml $(CORE) $(shell find src -name '*.py' -o -name '*.pyi')
 
-.PHONY: help demo test test-gpu lint bench bench-docs bench-gpu sanitize cross clean
+.PHONY: help demo studio test test-studio test-gpu lint bench bench-docs bench-gpu sanitize cross clean
 
 help:
 	@echo "make demo        the documented examples, explained, and a picture of a larger one"
 	@echo "make test        every test, beside the real PyTorch, TensorFlow and JAX (ARGS='-k name' narrows it)"
+	@echo "make studio      the browser editor, built and installed into .venv (needs Node); .venv/bin/poolgrad studio starts it"
+	@echo "make test-studio its tests alone: Python, Vitest, and Chromium where there is one"
 	@echo "make lint        ruff, mypy, and the C++ core compiled for other systems and processors"
 	@echo "make bench       speed and error beside the peers (ARGS=--quick for a first look)"
 	@echo "make bench-docs  every table and plot of docs/performance.md"
@@ -61,6 +66,29 @@ demo: .venv/.package .venv/.extra-cli .venv/.extra-plot
 
 test: .venv/.package .venv/.extra-cli .venv/.extra-plot .venv/.extra-test .venv/.extra-peers .venv-ort/.made
 	$(RUN) -m pytest --pyargs poolgrad tests $(ARGS)
+	$(if $(ARGS),,$(MAKE) test-studio)
+
+$(STATIC): $(CLIENT)
+	cd studio/web && npm ci && npm run build
+	@touch $@
+
+# The wheel takes the client as it was just built.
+.venv/.studio: .venv/.package .venv/.extra-cli $(STATIC) $(STUDIO)
+	$(PIP) "./studio[test]"
+	@touch $@
+
+studio: .venv/.studio
+
+# Without a browser its tests are skipped, and say so; on a bare machine that we may change, Debian's is installed.
+.venv/.chromium:
+	@command -v chromium || command -v chromium-browser || command -v google-chrome || test -n "$$CHROMIUM" \
+		|| { test "$$(id -u)" = 0 && command -v apt-get && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } \
+		|| echo "there is no Chromium: the tests in a browser will be skipped"
+	@touch $@
+
+test-studio: .venv/.studio .venv/.chromium
+	$(RUN) -m pytest --pyargs poolgrad_studio studio/tests $(ARGS)
+	cd studio/web && npm run check && npm test
 
 lint: .venv/.extra-lint cross
 	$(RUN) -m ruff check .
@@ -100,5 +128,6 @@ sanitize: .venv/.package .venv/.extra-test
 	scripts/sanitize.sh $(RUN)
 
 clean:
+	rm -rf studio/dist studio/src/poolgrad_studio/static studio/web/node_modules
 	rm -rf .venv .venv-ort .sanitize build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -68,8 +68,9 @@ test: .venv/.package .venv/.extra-cli .venv/.extra-plot .venv/.extra-test .venv/
 	$(RUN) -m pytest --pyargs poolgrad tests $(ARGS)
 	$(if $(ARGS),,$(MAKE) test-studio)
 
+# Not `npm ci`: it insists on the binaries of every other system too, which a mirror may lack. The lock file holds here as well.
 $(STATIC): $(CLIENT)
-	cd studio/web && npm ci && npm run build
+	cd studio/web && npm install --no-save && npm run build
 	@touch $@
 
 # The wheel takes the client as it was just built.

@@ -14,7 +14,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class BuildClient(BuildHookInterface[Any]):
-    """Runs `npm ci` and `npm run build` in web/."""
+    """Runs npm in web/: the packages of the lock file, then the build."""
 
     PLUGIN_NAME = "custom"
 
@@ -25,5 +25,5 @@ class BuildClient(BuildHookInterface[Any]):
         npm = shutil.which("npm")
         if npm is None or not (root / "web/package.json").exists():
             raise RuntimeError("the studio's client is not built and cannot be: install Node 20 or later, then run make studio")
-        for command in (["ci", "--no-audit", "--no-fund"], ["run", "build"]):
+        for command in (["install", "--no-save"], ["run", "build"]):
             subprocess.run([npm, *command], cwd=root / "web", check=True)

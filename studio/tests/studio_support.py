@@ -14,13 +14,10 @@ from typing import Any
 import httpx
 import numpy as np
 import numpy.typing as npt
-import uvicorn
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
-from poolgrad_studio.app import make_app
-from poolgrad_studio.limits import LIMITS
-from poolgrad_studio.server import _listener
+from poolgrad_studio.server import listen, make_server
 from poolgrad_studio.studio import Studio
 
 TOKEN = "token-of-the-tests"
@@ -43,14 +40,11 @@ class Server:
         self.folder = folder
         self.studio = Studio(folder)
         self._browser = httpx.Client(timeout=PATIENCE, trust_env=False)
-        listener = _listener(0)
+        listener = listen(0)
         self.port = listener.getsockname()[1]
         self.host = f"127.0.0.1:{self.port}"
         self.base = f"http://{self.host}/{TOKEN}/"
-        config = uvicorn.Config(
-            make_app(self.studio, TOKEN, self.port), log_level="error", lifespan="off", ws_max_size=LIMITS["message"]
-        )
-        self._server = uvicorn.Server(config)
+        self._server = make_server(self.studio, TOKEN, self.port)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]}, daemon=True)
         self._thread.start()
         until = time.monotonic() + PATIENCE

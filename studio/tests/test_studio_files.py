@@ -82,7 +82,7 @@ def test_a_saved_page_runs_headless_to_the_same_numbers(
     opened = built(tab, shape)
     tab.ran(opened["doc"])
     said = tab.ask("save", doc=opened["doc"], path=name, form=form, results=True)
-    assert said["file"] == name
+    assert (said["file"], said["dirty"]) == ((None, True) if form == "export" else (name, False))
     report = run_file(server.folder / name, elements=8)
     assert report.ok
     want = tab.ask("rows", doc=opened["doc"], block="pool", pin="result_output", start=0, stop=8)["rows"]

@@ -15,7 +15,7 @@ from websockets.sync.client import connect
 from poolgrad.enuspace import corrected_page, save_page
 from poolgrad_studio.failure import Failure
 from poolgrad_studio.folder import Folder
-from poolgrad_studio.server import HOST, _listener
+from poolgrad_studio.server import HOST, listen
 from poolgrad_studio.studio import Studio
 from studio_support import TOKEN, Refused, Server, Tab, served
 
@@ -35,7 +35,7 @@ def status(said: bytes) -> int:
 
 
 def test_it_listens_on_this_computer_alone() -> None:
-    with _listener(0) as listener:
+    with listen(0) as listener:
         assert listener.getsockname()[0] == "127.0.0.1"
 
 

@@ -135,6 +135,9 @@ class Documents:
             except (PoolGradError, OSError, ValueError, TypeError, RecursionError):
                 place.rename(place.with_suffix(".broken"))
                 continue
+            if not document.dirty:  # its file has it all, or it is an example that nobody touched
+                place.unlink()
+                continue
             self._all[document.id] = document
             used |= {pin.data.ref for block in document.light.blocks for pin in block.pins if pin.data}
         self.vault.sweep(used)

@@ -87,10 +87,12 @@ def save(session: Session, request: Save) -> dict[str, Any]:
     if dat is not None:
         replace(beside, dat)
     replace(place, data)
-    document.file, document.stamp, document.dirty = request.path, stamp_of(place), False
-    studio.documents.keep(document)
-    studio.tell(document, "saved", but=session, file=request.path, revision=document.revision)
-    return {"file": request.path, "revision": document.revision}
+    if request.form != "export" or document.file == request.path:  # an export loses positions: the page is not saved by it
+        document.file, document.stamp, document.dirty = request.path, stamp_of(place), False
+        studio.documents.keep(document)
+    said = {"file": document.file, "dirty": document.dirty, "revision": document.revision}
+    studio.tell(document, "saved", session, **said)
+    return said
 
 
 def _check_free(document: Document, path: str, place: FilePath, beside: FilePath | None) -> None:

@@ -33,8 +33,8 @@ class Run:
     """One run. `wake` is called from the thread whenever there is something to tell."""
 
     def __init__(self, number: int, page: Page, cycles: int, wake: Callable[[], None], *, stepping: bool) -> None:
-        self.number, self.cycles, self._wake = number, cycles or MOST_CYCLES, wake
-        self._runner = Runner(page, cycles=self.cycles, most_elements=LIMITS["elements"])
+        self.number, self.cycles, self._wake = number, cycles, wake
+        self._runner = Runner(page, cycles=cycles or MOST_CYCLES, most_elements=LIMITS["elements"])
         self._graph = Graph(page)
         self._shown = self._fetched()
         self._lock = threading.Condition()

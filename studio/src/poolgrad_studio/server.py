@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import secrets
 import socket
 import sys
@@ -16,7 +16,7 @@ from .failure import Failure
 from .limits import LIMITS
 from .studio import Studio
 
-__all__ = ["serve"]
+__all__ = ["HOST", "listen", "make_server", "serve"]
 
 HOST = "127.0.0.1"
 
@@ -26,35 +26,40 @@ def serve(page: str | Path | None = None, *, port: int = 0, browser: bool = True
 
     `page` may be a folder too. The address is printed, and opened unless `browser` is false.
     """
-    from .app import make_app
-
     folder, start = _split(page)
     studio = Studio(folder, start)
     try:
-        listener = _listener(port)
+        listener = listen(port)
         token = token or secrets.token_urlsafe(24)
         number = listener.getsockname()[1]
         address = f"http://{HOST}:{number}/{token}/"
-        config = uvicorn.Config(
-            make_app(studio, token, number),
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            lifespan="off",
-            ws_max_size=LIMITS["message"],
-            ws_ping_interval=20,
-            timeout_graceful_shutdown=2,
-            limit_concurrency=256,
-        )
-        logging.getLogger("poolgrad_studio").setLevel(logging.ERROR)
         print(f"poolgrad studio: {address}\nfolder: {studio.folder.root}\nCtrl-C ends it; pages are kept.", flush=True)
         if not studio.autosaves:
             print("This folder cannot be written: pages are not kept when the studio ends.", file=sys.stderr, flush=True)
         if browser:
             threading.Timer(0.3, webbrowser.open, [address]).start()
-        uvicorn.Server(config).run(sockets=[listener])
+        with contextlib.suppress(KeyboardInterrupt):
+            make_server(studio, token, number).run(sockets=[listener])
     finally:
         studio.close()
+
+
+def make_server(studio: Studio, token: str, port: int) -> uvicorn.Server:
+    """The server of a studio. Nothing is compressed: it would cost more than it saves on one computer."""
+    from .app import make_app
+
+    config = uvicorn.Config(
+        make_app(studio, token, port),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        ws_max_size=LIMITS["message"],
+        ws_per_message_deflate=False,
+        timeout_graceful_shutdown=2,
+        limit_concurrency=256,
+    )
+    return uvicorn.Server(config)
 
 
 def _split(page: str | Path | None) -> tuple[Path, str | None]:
@@ -69,7 +74,8 @@ def _split(page: str | Path | None) -> tuple[Path, str | None]:
     return place.parent, place.name
 
 
-def _listener(port: int) -> socket.socket:
+def listen(port: int) -> socket.socket:
+    """A socket on this computer alone."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         if sys.platform != "win32":

@@ -40,7 +40,9 @@ def test_enuspace_s_own_files_round_trip(server: Server, tab: Tab, name: str) ->
 def test_what_travels_and_comes_back_is_the_same_page() -> None:
     vault = Vault(None)
     for page in (open_page(BASIC / "basic.svg"), open_page(BASIC / "basic.json"), corrected_page()):
-        assert restore(lighten(page, vault), page, vault).to_dict() == page.to_dict()
+        again = restore(lighten(page, vault), page, vault)
+        assert again.to_dict() == page.to_dict()
+        assert write_svg(again) == write_svg(page), "in the same order too"
 
 
 def test_a_wire_is_drawn_anew_where_a_block_moved_and_as_before_where_it_moved_back(server: Server, tab: Tab) -> None:

@@ -60,7 +60,6 @@ def talk(one: Server) -> Iterator[Tab]:
         '{"id": 1, "op": "open"}',
         '{"id": 1, "op": "open", "path": 7}',
         '{"id": 1, "op": "open", "path": null}',
-        '{"id": 1, "op": "put", "doc": "", "revision": 1, "page": []}',
         '{"id": 1, "op": "input", "kind": "random", "shape": [1e3], "seed": 1}',
         "[" * 100_000,
         '{"a":' * 50_000,

@@ -11,6 +11,7 @@ import dataclasses
 import json
 import math
 import types
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -34,6 +35,21 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON number")
 
 
+Check = Callable[[Any], Any]
+
+
+class _Wrong(Exception):
+    """What does not fit; the place is found on the way out, so that a page that fits costs nothing for it."""
+
+    def __init__(self, kind: str, place: str = "") -> None:
+        super().__init__(kind)
+        self.said, self.place = kind, place
+
+    def within(self, part: str) -> _Wrong:
+        self.place = part + ("." if self.place and self.place[0] != "[" else "") + self.place
+        return self
+
+
 def decode(kind: type[Record], value: Any, where: str = "") -> Record:
     """`value` as a record of this kind.
 
@@ -48,76 +64,89 @@ def decode(kind: type[Record], value: Any, where: str = "") -> Record:
     ...
     poolgrad_studio.failure.Failure: tags[1] must be a text, got 2
     """
-    made: Record = _as(kind, value, where)
-    return made
+    hashable: Any = kind
+    try:
+        made: Record = _check(hashable)(value)
+        return made
+    except _Wrong as wrong:
+        place = (wrong.within(where) if where else wrong).place
+        raise Failure("protocol", f"{place or 'the message'} {wrong.said}") from None
 
 
 @lru_cache(maxsize=256)
-def _fields(kind: Any) -> dict[str, tuple[Any, bool]]:
-    hints = get_type_hints(kind)
-    missing = dataclasses.MISSING
-    return {f.name: (hints[f.name], f.default is missing and f.default_factory is missing) for f in dataclasses.fields(kind)}
-
-
-def _as(kind: Any, value: Any, where: str) -> Any:
-    if dataclasses.is_dataclass(kind):
-        return _record(kind, value, where)
+def _check(kind: Any) -> Check:
+    """The function that judges a value of this type."""
     origin = get_origin(kind)
+    if dataclasses.is_dataclass(kind):
+        return _record(kind)
     if origin is list:
-        if not isinstance(value, list):
-            raise _wrong(where, "a list", value)
-        [item] = get_args(kind)
-        return [_as(item, entry, f"{where}[{k}]") for k, entry in enumerate(value)]
+        return _list(_check(get_args(kind)[0]))
     if origin is Literal:
-        if value not in get_args(kind) or not isinstance(value, str):
-            raise _wrong(where, f"one of {', '.join(map(repr, get_args(kind)))}", value)
-        return value
+        choices = get_args(kind)
+        return _plain(lambda value: isinstance(value, str) and value in choices, f"one of {', '.join(map(repr, choices))}")
     if origin in (Union, types.UnionType):
-        [some] = [part for part in get_args(kind) if part is not type(None)]
-        return None if value is None else _as(some, value, where)
-    return _plain(kind, value, where)
+        [some] = [_check(part) for part in get_args(kind) if part is not type(None)]
+        return lambda value: None if value is None else some(value)
+    return PLAIN[kind]
 
 
-def _record(kind: Any, value: Any, where: str) -> Any:
-    if not isinstance(value, dict):
-        raise _wrong(where, "an object", value)
-    fields = _fields(kind)
-    at = f"{where}." if where else ""
-    for name in value:
-        if name not in fields:
-            raise Failure("protocol", f"{at}{name[:40]} is not known here; there are {', '.join(fields)}")
-    given = {}
-    for name, (hint, needed) in fields.items():
-        if name in value:
-            given[name] = _as(hint, value[name], f"{at}{name}")
-        elif needed:
-            raise Failure("protocol", f"{at}{name} is missing")
-    return kind(**given)
+def _plain(fits: Callable[[Any], bool], wanted: str, made: Check = lambda value: value) -> Check:
+    def check(value: Any) -> Any:
+        if not fits(value):
+            shown = repr(value) if isinstance(value, (str, int, float, bool, type(None))) else f"a {type(value).__name__}"
+            raise _Wrong(f"must be {wanted}, got {shown[:60]}")
+        return made(value)
+
+    return check
 
 
-def _plain(kind: Any, value: Any, where: str) -> Any:
-    if kind is bool:
-        if not isinstance(value, bool):
-            raise _wrong(where, "true or false", value)
-    elif kind is str:
-        if not isinstance(value, str):
-            raise _wrong(where, "a text", value)
-    elif kind is int:
-        if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MOST_WHOLE:
-            raise _wrong(where, "a whole number", value)
-    elif kind is float:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not _finite(value):
-            raise _wrong(where, "a finite number", value)
-        return float(value)
-    else:
-        raise TypeError(f"{where}: no rule for {kind!r}")
-    return value
+def _whole(value: Any) -> bool:
+    return type(value) is int and abs(value) <= MOST_WHOLE
 
 
-def _finite(value: int | float) -> bool:
-    return abs(value) <= MOST_WHOLE if isinstance(value, int) else math.isfinite(value)
+PLAIN: dict[Any, Check] = {
+    Any: lambda value: value,
+    bool: _plain(lambda value: isinstance(value, bool), "true or false"),
+    str: _plain(lambda value: isinstance(value, str), "a text"),
+    int: _plain(_whole, "a whole number"),
+    float: _plain(lambda value: _whole(value) or (type(value) is float and math.isfinite(value)), "a finite number", float),
+}
 
 
-def _wrong(where: str, wanted: str, value: Any) -> Failure:
-    shown = repr(value) if isinstance(value, (str, int, float, bool, type(None))) else f"a {type(value).__name__}"
-    return Failure("protocol", f"{where or 'the message'} must be {wanted}, got {shown[:60]}")
+def _list(item: Check) -> Check:
+    def check(value: Any) -> Any:
+        if not isinstance(value, list):
+            raise _Wrong(f"must be a list, got a {type(value).__name__}")
+        made: list[Any] = []
+        try:
+            made.extend(item(entry) for entry in value)
+        except _Wrong as wrong:
+            raise wrong.within(f"[{len(made)}]") from None
+        return made
+
+    return check
+
+
+def _record(kind: Any) -> Check:
+    hints = get_type_hints(kind)
+    fields = {f.name: _check(hints[f.name]) for f in dataclasses.fields(kind)}
+    missing = dataclasses.MISSING
+    needed = [f.name for f in dataclasses.fields(kind) if f.default is missing and f.default_factory is missing]
+
+    def check(value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise _Wrong(f"must be an object, got a {type(value).__name__}")
+        given = {}
+        for name, entry in value.items():
+            if name not in fields:
+                raise _Wrong(f"is not known here; there are {', '.join(fields)}", name[:40])
+            try:
+                given[name] = fields[name](entry)
+            except _Wrong as wrong:
+                raise wrong.within(name) from None
+        for name in needed:
+            if name not in given:
+                raise _Wrong("is missing", name)
+        return kind(**given)
+
+    return check

@@ -22,7 +22,7 @@ from poolgrad.errors import PoolGradError
 from .decode import decode
 from .failure import Failure
 from .folder import replace
-from .light import LightPage, lighten, restore
+from .light import LightPage, keep, kept, lighten, restore
 from .limits import MOST_DOCUMENTS
 from .vault import Vault
 
@@ -39,11 +39,13 @@ Stamp = tuple[int, int]
 
 @dataclass
 class Document:
-    """An open page. `stamp` is its file as we last read or wrote it."""
+    """An open page. `light` is the page as it travels, `around` the name of the drawing it stands in, `stamp` its file as
+    we last read or wrote it."""
 
     id: str
     page: Page
-    light: LightPage
+    light: dict[str, Any]
+    around: str
     file: str | None = None
     stamp: Stamp | None = None
     dirty: bool = False
@@ -59,16 +61,17 @@ class Document:
 
 
 @dataclass
-class _Head:
-    """What is kept beside the page; `refs` names each pin's big value, or is empty."""
+class _Kept:
+    """A document on disk."""
 
+    page: Any
+    around: str
     file: str | None
     stamp: list[int] | None
     dirty: bool
     edited: float
     revision: int
     example: str
-    refs: list[list[str]]
 
 
 class Documents:
@@ -94,7 +97,9 @@ class Documents:
             raise Failure("limit", f"{MOST_DOCUMENTS} pages are open; close some first")
         if not all(math.isfinite(block.x) and math.isfinite(block.y) for block in page.blocks):
             raise Failure("file", f"page {page.name!r} has a block whose place is not a number")
-        document = Document(secrets.token_hex(8), page, lighten(page, self.vault), file, stamp, example=example)
+        around = keep(replace_fields(page, blocks=[], wires=[]), self.vault)
+        light = asdict(lighten(page, self.vault))
+        document = Document(secrets.token_hex(8), page, light, around, file, stamp, example=example)
         self._all[document.id] = document
         self.keep(document)
         return document
@@ -102,9 +107,9 @@ class Documents:
     def of_file(self, file: str) -> Document | None:
         return next((document for document in self._all.values() if document.file == file), None)
 
-    def put(self, document: Document, light: LightPage) -> None:
+    def put(self, document: Document, light: dict[str, Any]) -> None:
         """Take an edited page; it is on disk when this returns."""
-        page = restore(light, document.page, self.vault)
+        page = restore(decode(LightPage, light, "page"), document.page, self.vault)
         document.page, document.light = page, light
         document.dirty, document.edited = True, time.time()
         document.revision += 1
@@ -117,13 +122,11 @@ class Documents:
 
     def keep(self, document: Document) -> None:
         """Write the document where a restart finds it."""
-        if self._folder is None:
-            return
-        refs = [[pin.data.ref if pin.data and not pin.data.text else "" for pin in b.pins] for b in document.light.blocks]
-        stamp = list(document.stamp) if document.stamp else None
-        head = _Head(document.file, stamp, document.dirty, document.edited, document.revision, document.example, refs)
-        record = {"head": asdict(head), "page": _without_data(document.page).to_dict()}
-        replace(self._folder / f"{document.id}.json", json.dumps(record).encode())
+        if self._folder is not None:
+            stamp = list(document.stamp) if document.stamp else None
+            head = (document.file, stamp, document.dirty, document.edited, document.revision, document.example)
+            record = vars(_Kept(document.light, document.around, *head))
+            replace(self._folder / f"{document.id}.json", json.dumps(record).encode())
 
     def _recover(self) -> None:
         if self._folder is None:
@@ -139,28 +142,25 @@ class Documents:
                 place.unlink()
                 continue
             self._all[document.id] = document
-            used |= {pin.data.ref for block in document.light.blocks for pin in block.pins if pin.data}
+            used |= _used(document)
         self.vault.sweep(used)
 
     def _read(self, place: Path) -> Document:
         if place.is_symlink() or place.stat().st_size > MOST_AUTOSAVE or not NAME.fullmatch(place.stem):
             raise Failure("file", f"{place.name} is not a page that a studio kept")
-        record = json.loads(place.read_bytes())
-        if not isinstance(record, dict) or set(record) != {"head", "page"}:
-            raise Failure("file", f"{place.name} is not a page that a studio kept")
-        head, page = decode(_Head, record["head"], "head"), Page.from_dict(record["page"])
-        for block, refs in zip(page.blocks, head.refs, strict=True):
-            for pin, ref in zip(block.pins, refs, strict=True):
-                blob = self.vault.fetch(ref) if ref else None
-                pin.data = blob if isinstance(blob, bytes) else None
+        head = decode(_Kept, json.loads(place.read_bytes()))
+        page = restore(decode(LightPage, head.page, "page"), kept(head.around, self.vault), self.vault)
         stamp = (head.stamp[0], head.stamp[1]) if head.stamp and len(head.stamp) == 2 else None
-        light = lighten(page, self.vault)
-        return Document(place.stem, page, light, head.file, stamp, head.dirty, head.edited, head.revision, head.example)
+        rest = (head.around, head.file, stamp, head.dirty, head.edited, head.revision, head.example)
+        return Document(place.stem, page, head.page, *rest)
 
 
-def _without_data(page: Page) -> Page:
-    blocks = [replace_fields(block, pins=[replace_fields(pin, data=None) for pin in block.pins]) for block in page.blocks]
-    return replace_fields(page, blocks=blocks)
+def _used(document: Document) -> set[str]:
+    """Everything in the vault that the document needs."""
+    light = decode(LightPage, document.light)
+    values = {pin.data.ref for block in light.blocks for pin in block.pins if pin.data}
+    parts = [block.keep for block in light.blocks] + [wire.keep for wire in light.wires]
+    return values | {name for name in parts if name} | {document.around}
 
 
 def _made(state: Path | None, name: str) -> Path | None:

@@ -7,10 +7,9 @@ again when it moves back.
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from poolgrad.enuspace import Block, Page, Pin, Wire
 
@@ -18,7 +17,9 @@ from .failure import Failure
 from .limits import LIMITS
 from .vault import Vault
 
-__all__ = ["LightBlock", "LightData", "LightPage", "LightPin", "LightWire", "lighten", "restore"]
+__all__ = ["LightBlock", "LightData", "LightPage", "LightPin", "LightWire", "keep", "kept", "light_pin", "lighten", "restore"]
+
+Place = tuple[float, float]
 
 
 @dataclass
@@ -36,7 +37,7 @@ class LightPin:
     type: str
     shape: str
     value: str
-    data: LightData | None = None
+    data: LightData | None
 
 
 @dataclass
@@ -46,7 +47,7 @@ class LightBlock:
     x: float
     y: float
     pins: list[LightPin]
-    keep: str | None = None
+    keep: str | None
 
 
 @dataclass
@@ -55,8 +56,8 @@ class LightWire:
     source_pin: str
     target: str
     target_pin: str
-    id: str = ""
-    keep: str | None = None
+    id: str
+    keep: str | None
 
     @property
     def ends(self) -> tuple[str, str, str, str]:
@@ -68,15 +69,6 @@ class LightPage:
     name: str
     blocks: list[LightBlock]
     wires: list[LightWire]
-
-
-Place = tuple[float, float]
-
-
-@dataclass
-class _KeptWire:
-    wire: Wire
-    places: tuple[Place | None, Place | None]
 
 
 def lighten(page: Page, vault: Vault) -> LightPage:
@@ -100,9 +92,10 @@ def light_pin(pin: Pin, vault: Vault) -> LightPin:
 
 
 def _light_block(block: Block, vault: Vault) -> LightBlock:
-    rest = dataclasses.replace(block, pins=[Pin(p.name, p.kind, svg=p.svg, json=p.json) for p in block.pins])
-    bare = not (block.svg or block.content or block.json or any(pin.svg or pin.json for pin in block.pins))
-    name = None if bare else vault.keep(_content([rest.id, *_rest(rest), [[p.name, p.svg, p.json] for p in rest.pins]]), rest)
+    name = None
+    if block.svg or block.content or block.json or any(pin.svg or pin.json for pin in block.pins):
+        rest = [Pin(pin.name, pin.kind, svg=pin.svg, json=pin.json) for pin in block.pins]
+        name = keep(Page("", [replace(block, pins=rest, x=0.0, y=0.0)]), vault)
     pins = [light_pin(pin, vault) for pin in block.pins]
     return LightBlock(block.id, block.symbol, block.x, block.y, pins, name)
 
@@ -110,28 +103,33 @@ def _light_block(block: Block, vault: Vault) -> LightBlock:
 def _light_wire(wire: Wire, places: dict[str, Place], vault: Vault) -> LightWire:
     name = None
     if wire.svg or wire.link or wire.content:
-        ends = (places.get(wire.source), places.get(wire.target))
-        content = [*wire.ends, wire.svg, wire.link, _nodes(wire.content), ends]
-        name = vault.keep(_content(content), _KeptWire(wire, ends))
+        ends = {id: Block(id, "", *places[id]) for id in (wire.source, wire.target) if id in places}
+        name = keep(Page("", list(ends.values()), [wire]), vault)
     return LightWire(*wire.ends, wire.id, name)
 
 
-def _rest(block: Block) -> list[Any]:
-    return [block.svg, _nodes(block.content), block.json]
+def keep(part: Page, vault: Vault) -> str:
+    """Leave a part of a page on the server: a page that holds nothing but this part."""
+    return vault.store(json.dumps(part.to_dict()))
 
 
-def _nodes(content: list[Any]) -> list[Any]:
-    return [item if isinstance(item, str) else item.to_plain() for item in content]
+def kept(name: str, vault: Vault) -> Page:
+    """The part that `keep` left under this name."""
+    text = vault.fetch(name)
+    return _part(text if isinstance(text, str) else "")
 
 
-def _content(parts: list[Any]) -> str:
-    return json.dumps(parts, sort_keys=True)
+@lru_cache(maxsize=4096)
+def _part(text: str) -> Page:
+    try:
+        return Page.from_dict(json.loads(text))
+    except (ValueError, RecursionError):
+        raise Failure("value", "keep does not name a part of a page") from None
 
 
-def restore(light: LightPage, before: Page, vault: Vault) -> Page:
-    """The whole page: `before` gives the drawing around the blocks, the vault what each block and wire had."""
-    page = Page(light.name, svg=before.svg, json=before.json, notes=before.notes)
-    page.blocks = [_block(block, vault) for block in light.blocks]
+def restore(light: LightPage, around: Page, vault: Vault) -> Page:
+    """The whole page: `around` is the drawing that the blocks stand in, the vault has what each block and wire had."""
+    page = replace(around, name=light.name, blocks=[_block(block, vault) for block in light.blocks], wires=[])
     places = {block.id: (block.x, block.y) for block in page.blocks}
     page.wires = [_wire(wire, places, vault) for wire in light.wires]
     page.check_size()
@@ -141,16 +139,16 @@ def restore(light: LightPage, before: Page, vault: Vault) -> Page:
 def _block(light: LightBlock, vault: Vault) -> Block:
     if not light.id:
         raise Failure("value", "a block has no id; every block needs its own")
-    kept = vault.kept(light.keep)
-    kept = kept if isinstance(kept, Block) else Block("", "")
-    rest = {pin.name: pin for pin in kept.pins}
-    pins = [_pin(pin, rest.get(pin.name), vault) for pin in light.pins]
-    return Block(light.id, light.symbol, light.x, light.y, pins, kept.svg, kept.content, kept.json)
+    parts = kept(light.keep, vault).blocks if light.keep else []
+    rest = parts[0] if parts else Block("", "")
+    known = {pin.name: pin for pin in rest.pins}
+    pins = [_pin(pin, known.get(pin.name), vault) for pin in light.pins]
+    return Block(light.id, light.symbol, light.x, light.y, pins, rest.svg, rest.content, rest.json)
 
 
-def _pin(light: LightPin, kept: Pin | None, vault: Vault) -> Pin:
-    svg, rest = (kept.svg, kept.json) if kept is not None else ({}, {})
-    pin = Pin(light.name, light.kind, light.interface, light.type, light.shape, light.value, None, svg, rest)
+def _pin(light: LightPin, rest: Pin | None, vault: Vault) -> Pin:
+    svg, other = (rest.svg, rest.json) if rest is not None else ({}, {})
+    pin = Pin(light.name, light.kind, light.interface, light.type, light.shape, light.value, None, svg, other)
     if light.data is not None:
         blob = vault.fetch(light.data.ref)
         pin.value, pin.data = (blob, None) if isinstance(blob, str) else ("", blob)
@@ -158,10 +156,10 @@ def _pin(light: LightPin, kept: Pin | None, vault: Vault) -> Pin:
 
 
 def _wire(light: LightWire, places: dict[str, Place], vault: Vault) -> Wire:
-    kept = vault.kept(light.keep)
-    if not isinstance(kept, _KeptWire) or kept.wire.ends != light.ends:
+    part = kept(light.keep, vault) if light.keep else Page()
+    if not part.wires or part.wires[0].ends != light.ends:
         return Wire(*light.ends, light.id)
-    svg = kept.wire.svg
-    if (places.get(light.source), places.get(light.target)) != kept.places:
-        svg = {name: value for name, value in svg.items() if name not in ("transform", "points")}
-    return Wire(*light.ends, light.id, svg, kept.wire.link, kept.wire.content)
+    wire = replace(part.wires[0], id=light.id)
+    if any(places.get(block.id) != (block.x, block.y) for block in part.blocks):
+        wire.svg = {name: value for name, value in wire.svg.items() if name not in ("transform", "points")}
+    return wire

@@ -14,7 +14,6 @@ from .catalogue import COLOURS, INPUTS, catalogue, palettes, rules
 from .documents import Document
 from .explanations import EXPLANATIONS
 from .failure import Failure, as_failure
-from .light import LightPage
 from .limits import LIMITS
 from .studio import Session, checks
 
@@ -45,7 +44,7 @@ class Example:
 class Put:
     doc: str
     revision: int
-    page: LightPage
+    page: Any
 
 
 @dataclass
@@ -146,7 +145,7 @@ def opened(session: Session, document: Document) -> dict[str, Any]:
         "revision": document.revision,
         "file": document.file,
         "dirty": document.dirty,
-        "page": asdict(document.light),
+        "page": document.light,
         "notes": [asdict(note) for note in document.page.notes],
         "explanation": EXPLANATIONS.get(document.example),
         "log": run.entries() if run else [],
@@ -163,10 +162,10 @@ def put(session: Session, request: Put) -> dict[str, Any]:
     studio = session.studio
     document = studio.documents.get(request.doc)
     if request.revision != document.revision:
-        session.send({"event": "page", "doc": document.id, "revision": document.revision, "page": asdict(document.light)})
+        session.send({"event": "page", "doc": document.id, "revision": document.revision, "page": document.light})
         raise Failure("conflict", f"the page was edited elsewhere: it is at revision {document.revision}, not {request.revision}")
     studio.documents.put(document, request.page)
-    studio.tell(document, "page", but=session, revision=document.revision, page=asdict(document.light))
+    studio.tell(document, "page", but=session, revision=document.revision, page=document.light)
     studio.check_soon(document)
     return {"revision": document.revision}
 

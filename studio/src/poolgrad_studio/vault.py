@@ -1,7 +1,7 @@
 """What stays on the server while the page travels: big values, and what a file held beyond blocks and wires.
 
-Everything here is named by its content, so a name never changes its meaning and may be copied between pages. Values are
-written to disk the moment they arrive, once; what no kept document mentions is removed when the studio starts.
+Everything here is bytes or text named by its content, so a name never changes its meaning and may be copied between pages.
+It is written to disk the moment it arrives, once; what no kept document mentions is removed when the studio starts.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from .failure import Failure
 from .folder import replace
@@ -26,7 +25,6 @@ class Vault:
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._blobs: dict[str, Blob] = {}
-        self._kept: dict[str, Any] = {}
         self._bytes = 0
 
     def store(self, value: Blob) -> str:
@@ -56,16 +54,6 @@ class Vault:
         data = place.read_bytes()
         self._blobs[name] = data.decode("utf-8", "surrogatepass") if name[0] == "t" else data
         self._bytes += len(data)
-
-    def keep(self, name: str, what: Any) -> str:
-        """Hold a part of a file under a name made of `name`, the part's own content."""
-        short = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:24]
-        self._kept[short] = what
-        return short
-
-    def kept(self, name: str | None) -> Any:
-        """The part of this name, or None: then the block or wire is like a new one."""
-        return self._kept.get(name) if name is not None else None
 
     def sweep(self, used: Iterable[str]) -> None:
         """Remove from disk every value but these."""

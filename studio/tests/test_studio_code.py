@@ -88,6 +88,15 @@ def test_a_chain_with_odd_names_and_values_runs(server: Server, tab: Tab) -> Non
         np.testing.assert_array_equal(names[name], result(server, tab, opened["doc"], id))
 
 
+def test_numbers_are_written_long_where_short_would_change_them() -> None:
+    from poolgrad_studio.code import _literals
+
+    with np.printoptions(legacy="1.13"):  # NumPy's short texts lose digits then
+        assert str(np.float64(0.1) + np.float64(0.2)) == "0.3"
+        assert _literals(np.array([0.1]) + 0.2) == ["0.30000000000000004"]
+    assert _literals(np.array([0.1], np.float32)) == ["0.1"]
+
+
 def test_text_on_the_page_is_never_code(tab: Tab, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     evil = f"x'\n\")\n__import__('pathlib').Path({str(mark)!r}).touch()\n#"

@@ -181,6 +181,22 @@ def test_unsaved_work_outlives_the_server(tmp_path: Path) -> None:
         assert list((tmp_path / ".poolgrad-studio" / "values").iterdir()) == [], "values nobody needs are removed"
 
 
+def test_unsaved_edits_of_a_file_keep_what_the_file_said(tmp_path: Path) -> None:
+    (tmp_path / "basic.svg").write_bytes((BASIC / "basic.svg").read_bytes())
+    for server in served(tmp_path):
+        tab = server.tab()
+        opened = tab.ask("open", path="basic.svg")
+        tab.ask("put", doc=opened["doc"], revision=1, page=opened["page"])
+        tab.close()
+    for server in served(tmp_path):
+        tab = server.tab()
+        [info] = tab.ask("hello")["documents"]
+        assert info["file"] == "basic.svg"
+        tab.ask("save", doc=info["doc"], path="basic.svg", form="svg")
+        tab.close()
+    assert (tmp_path / "basic.svg").read_bytes() == write_svg(open_page(BASIC / "basic.svg"))[0]
+
+
 def test_a_killed_server_loses_nothing_that_was_answered(tmp_path: Path) -> None:
     roots = [str(Path(p).resolve()) for p in sys.path if p]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(roots)}

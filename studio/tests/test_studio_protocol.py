@@ -145,6 +145,17 @@ def test_step_pauses_after_each_block_and_run_goes_on(tab: Tab) -> None:
     assert not tab.ask("stop", doc=doc)["stopped"]
 
 
+def test_what_hangs_on_run_outputs_runs_without_showing(tab: Tab) -> None:
+    opened = built(tab)
+    page = opened["page"]
+    page["wires"][1] = wire("pool", "output", "s", "run_outputs")
+    tab.ask("put", doc=opened["doc"], revision=opened["revision"], page=page)
+    assert tab.ran(opened["doc"])["state"] == "done"
+    found = tab.ask("attach", doc=opened["doc"])
+    assert {s["state"] for s in found["states"]} == {"done"}
+    assert found["results"] == []
+
+
 def endless(tab: Tab) -> dict:
     opened = built(tab)
     pin(opened["page"], "s", "INFINITE_LOOP")["value"] = "TRUE"

@@ -33,7 +33,7 @@ __all__ = ["Document", "Documents", "Stamp"]
 
 MOST_AUTOSAVE = 256 << 20
 NAME = re.compile("[0-9a-f]{16}")
-Stamp = tuple[int, int]
+Stamp = str
 """When a file was written and how long it is: what tells that somebody else wrote it since."""
 
 
@@ -67,7 +67,7 @@ class _Kept:
     page: Any
     around: str
     file: str | None
-    stamp: list[int] | None
+    stamp: Stamp | None
     dirty: bool
     edited: float
     revision: int
@@ -81,6 +81,7 @@ class Documents:
         self._folder = _made(state, "pages")
         self.vault = Vault(_made(state, "values"))
         self._all: dict[str, Document] = {}
+        self.broken: list[str] = []
         self._recover()
 
     def get(self, id: str) -> Document:
@@ -123,8 +124,7 @@ class Documents:
     def keep(self, document: Document) -> None:
         """Write the document where a restart finds it."""
         if self._folder is not None:
-            stamp = list(document.stamp) if document.stamp else None
-            head = (document.file, stamp, document.dirty, document.edited, document.revision, document.example)
+            head = (document.file, document.stamp, document.dirty, document.edited, document.revision, document.example)
             record = vars(_Kept(document.light, document.around, *head))
             replace(self._folder / f"{document.id}.json", json.dumps(record).encode())
 
@@ -136,7 +136,7 @@ class Documents:
             try:
                 document = self._read(place)
             except (PoolGradError, OSError, ValueError, TypeError, RecursionError):
-                place.rename(place.with_suffix(".broken"))
+                self.broken.append(place.rename(place.with_suffix(".broken")).name)
                 continue
             if not document.dirty:  # its file has it all, or it is an example that nobody touched
                 place.unlink()
@@ -150,8 +150,7 @@ class Documents:
             raise Failure("file", f"{place.name} is not a page that a studio kept")
         head = decode(_Kept, json.loads(place.read_bytes()))
         page = restore(decode(LightPage, head.page, "page"), kept(head.around, self.vault), self.vault)
-        stamp = (head.stamp[0], head.stamp[1]) if head.stamp and len(head.stamp) == 2 else None
-        rest = (head.around, head.file, stamp, head.dirty, head.edited, head.revision, head.example)
+        rest = (head.around, head.file, head.stamp, head.dirty, head.edited, head.revision, head.example)
         return Document(place.stem, page, head.page, *rest)
 
 

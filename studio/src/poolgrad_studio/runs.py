@@ -130,7 +130,6 @@ class Run:
         with self._lock:
             if not self.active:
                 return False
-            self._runner.cancel()
             self._state, self._seconds = "cancelled", time.perf_counter() - self._began
             entry = LogEntry("warning", "", f"stopped in cycle {self._cycle}")
             self._log.append(entry)

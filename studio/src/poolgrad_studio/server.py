@@ -14,7 +14,7 @@ import uvicorn
 
 from .failure import Failure
 from .limits import LIMITS
-from .studio import Studio
+from .studio import STATE, Studio
 
 __all__ = ["HOST", "listen", "make_server", "serve"]
 
@@ -36,6 +36,10 @@ def serve(page: str | Path | None = None, *, port: int = 0, browser: bool = True
         print(f"poolgrad studio: {address}\nfolder: {studio.folder.root}\nCtrl-C ends it; pages are kept.", flush=True)
         if not studio.autosaves:
             print("This folder cannot be written: pages are not kept when the studio ends.", file=sys.stderr, flush=True)
+        for name in studio.documents.broken:
+            print(
+                f"A page that was kept could not be read; it is put aside as {STATE}/pages/{name}.", file=sys.stderr, flush=True
+            )
         if browser:
             threading.Timer(0.3, webbrowser.open, [address]).start()
         with contextlib.suppress(KeyboardInterrupt):

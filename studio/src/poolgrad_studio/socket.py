@@ -18,7 +18,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from .answers import Binary, Operation, find
 from .decode import load
 from .failure import Failure, as_failure
-from .limits import LIMITS, MOST_PENDING
+from .limits import MOST_PENDING
 from .studio import Session, Studio
 
 __all__ = ["Connection", "packed"]
@@ -92,9 +92,6 @@ class Connection:
         text = message.get("text")
         if text is None:
             await self._close(1003, "only text is taken here; files are uploaded")
-            return False
-        if len(text) > LIMITS["message"]:
-            await self._close(1009, f"a message has at most {LIMITS['message']} bytes")
             return False
         await self._room.acquire()
         id, operation, request = self._understood(text)

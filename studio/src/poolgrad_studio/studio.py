@@ -17,7 +17,7 @@ from .failure import Failure
 from .folder import Folder
 from .limits import LIMITS
 
-__all__ = ["Session", "Studio", "checks", "stamp_of"]
+__all__ = ["STATE", "Session", "Studio", "checks", "stamp_of"]
 
 STATE = ".poolgrad-studio"
 PULSE, REST = 0.25, 0.04
@@ -158,7 +158,7 @@ def checks(document: Document) -> dict[str, Any]:
 
 def stamp_of(place: Path) -> Stamp:
     stat = place.stat()
-    return stat.st_mtime_ns, stat.st_size
+    return f"{stat.st_mtime_ns} {stat.st_size}"
 
 
 def _locked(file: IO[bytes]) -> bool:

@@ -65,6 +65,23 @@ def test_a_wire_is_drawn_anew_where_a_block_moved_and_as_before_where_it_moved_b
     assert {w.ends: w.svg for w in open_page(server.folder / "back.svg").wires} == {e: w.svg for e, w in before.items()}
 
 
+def test_a_keep_on_another_wire_or_block_changes_nothing_but_looks(server: Server, tab: Tab) -> None:
+    (server.folder / "basic.svg").write_bytes((BASIC / "basic.svg").read_bytes())
+    opened = tab.ask("open", path="basic.svg")
+    page = opened["page"]
+    first, second = page["wires"][:2]
+    first["keep"], second["keep"] = second["keep"], page["blocks"][0]["keep"]
+    find(page, page["blocks"][0]["id"])["keep"] = page["blocks"][1]["keep"]
+    tab.ask("put", doc=opened["doc"], revision=1, page=page)
+    tab.ask("save", doc=opened["doc"], path="basic.svg", form="svg")
+    want, got = open_page(BASIC / "basic.svg"), open_page(server.folder / "basic.svg")
+    assert sorted(w.ends for w in got.wires) == sorted(w.ends for w in want.wires)
+    assert sorted((b.id, b.symbol, b.x, b.y) for b in got.blocks) == sorted((b.id, b.symbol, b.x, b.y) for b in want.blocks)
+    page["wires"][0]["keep"] = "t" + "0" * 64
+    with pytest.raises(Refused, match="no value"):
+        tab.ask("put", doc=opened["doc"], revision=2, page=page)
+
+
 def test_deleting_and_undoing_keeps_what_the_file_said(server: Server, tab: Tab) -> None:
     (server.folder / "basic.svg").write_bytes((BASIC / "basic.svg").read_bytes())
     opened = tab.ask("open", path="basic.svg")

@@ -57,7 +57,7 @@ def test_help_imports_no_framework() -> None:
     probe = f"from poolgrad.cli import main\nimport sys\nmain(['--help'])\nprint([m for m in {FRAMEWORKS!r} if m in sys.modules])"
     done = process(script=("-c", probe))
     assert done.stdout.strip().endswith("[]")
-    for command in ("grad", "pool", "explain", "translate", "run", "check", "bench", "demo"):
+    for command in ("grad", "pool", "explain", "translate", "run", "check", "bench", "demo", "studio"):
         assert command in done.stdout
 
 
@@ -66,7 +66,7 @@ def test_import_poolgrad_imports_no_command_line() -> None:
     assert process(script=("-c", probe)).stdout == "[]\n"
 
 
-@pytest.mark.parametrize("command", ["grad", "pool", "explain", "translate", "run", "check", "bench", "demo"])
+@pytest.mark.parametrize("command", ["grad", "pool", "explain", "translate", "run", "check", "bench", "demo", "studio"])
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "Usage: poolgrad " + command in said(capsys, command, "--help")
 

@@ -390,6 +390,28 @@ def test_steps_and_cancellation() -> None:
     assert runner.run().ok
 
 
+def test_a_run_says_where_it_stands() -> None:
+    runner = Runner(corrected_page())
+    seen = [(state.block, runner.current, runner.planned) for state in runner.steps()]
+    assert seen == [(id, id, 4) for id in ("shape", "gradient", "pool", "session")]
+
+
+def test_an_edited_copy_makes_results_stale() -> None:
+    runner, edited = Runner(corrected_page()), corrected_page()
+    runner.run()
+    assert runner.stale(edited) == []
+    edited.block("gradient").pin("val").value = "1;3;5;8"
+    assert runner.stale(edited) == ["gradient", "pool", "session"]
+    assert runner.stale() == []
+
+
+@pytest.mark.parametrize(("most", "ok"), [(3, False), (4, True)])
+def test_a_gradient_larger_than_allowed_is_refused_unmade(most: int, ok: bool) -> None:
+    report = Runner(corrected_page(), most_elements=most).run()
+    assert report.ok == ok
+    assert ok or "2,1,1,1,2 means 4 elements; at most 3 are made" in errors(report)["pool"]
+
+
 def test_reports_are_plain_data() -> None:
     for page in (documented_page(), corrected_page()):
         text = json.dumps(dataclasses.asdict(Runner(page).run()))

@@ -28,6 +28,8 @@ def test_enuspace_s_own_files_round_trip(server: Server, tab: Tab, name: str) ->
     opened = tab.ask("open", path=name)
     assert {b["symbol"] for b in opened["page"]["blocks"]} == {"Const", "Add", "ClientSession"}
     assert any(" Add " in e["message"] for e in opened["checks"])
+    [unknown] = [b["id"] for b in opened["page"]["blocks"] if b["symbol"] == "Add"]
+    assert {row["pin"] for row in tab.ask("watch", doc=opened["doc"], block=unknown)["rows"]} >= {"x", "y"}
     tab.ask("put", doc=opened["doc"], revision=1, page=opened["page"])
     form = "svg" if name.endswith("svg") else "export"
     tab.ask("save", doc=opened["doc"], path=name, form=form)

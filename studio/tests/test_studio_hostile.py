@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from websockets.exceptions import ConnectionClosed
 
 import poolgrad_studio.operations  # noqa: F401  # registers them
 from poolgrad_studio.answers import OPERATIONS
-from poolgrad_studio.limits import LIMITS, MOST_CONNECTIONS
-from studio_support import Server, Tab, served
+from poolgrad_studio.limits import LIMITS, MOST_CONNECTIONS, MOST_PENDING
+from studio_support import Server, Tab, fresh_block, served, set_const
 
 KINDS = {"protocol", "value", "limit", "conflict", "exists", "file", "busy"}
 
@@ -77,10 +79,18 @@ def test_nonsense_gets_a_clear_answer(talk: Tab, text: str) -> None:
     assert talk.ask("documents")
 
 
-def test_a_message_over_the_limit_closes_the_connection_alone(one: Server) -> None:
+def test_a_message_over_the_limit_is_answered(talk: Tab) -> None:
+    answer = talk.raw(json.dumps({"id": 12, "op": "new", "name": "x" * LIMITS["message"]}))
+    assert answer["id"] == 12
+    assert answer["error"]["kind"] == "limit"
+    assert str(LIMITS["message"]) in answer["error"]["message"]
+    assert talk.raw("[" * (LIMITS["message"] + 1))["id"] == -1
+
+
+def test_a_message_far_over_the_limit_ends_that_connection_alone(one: Server) -> None:
     tab = one.tab()
-    with pytest.raises(Exception, match="1009"):
-        tab.raw(json.dumps({"id": 1, "op": "new", "name": "x" * LIMITS["message"]}))
+    with pytest.raises(ConnectionClosed):
+        tab.raw("x" * (4 * LIMITS["message"] + 1))
     again = one.tab()
     assert again.ask("hello")
     again.close()
@@ -240,12 +250,43 @@ def test_too_many_tabs_are_turned_away(tmp_path: Path) -> None:
             tab.close()
 
 
-def test_a_tab_that_does_not_read_costs_nothing(one: Server) -> None:
+def test_a_tab_that_does_not_read_is_not_read_either(one: Server) -> None:
     lazy = one.tab()
-    doc = lazy.ask("example", which="corrected")["doc"]
-    for k in range(200):
-        lazy.socket.send(json.dumps({"id": k, "op": "hello"}))
+    opened = lazy.ask("new")
+    page = opened["page"]
+    page["blocks"] = [fresh_block(lazy, "Const", "x")]
+    set_const(page, "x", lazy.ask("input", kind="random", shape=[1000, 1000], seed=1))
+    lazy.ask("put", doc=opened["doc"], revision=1, page=page)
+    asked = {
+        "op": "slice",
+        "doc": opened["doc"],
+        "block": "x",
+        "pin": "val",
+        "axes": [0, 1],
+        "index": [0, 0],
+        "height": 999,
+        "width": 999,
+    }
+    for k in range(100):
+        lazy.socket.send(json.dumps({"id": k, **asked}))
+    [connection] = [s for s in one.studio.sessions if opened["doc"] in s.follows]
     other = one.tab()
-    assert other.ask("attach", doc=doc)
+    assert other.ask("attach", doc=opened["doc"])["page"] == page
     other.close()
+    assert connection.send.__self__._out.qsize() <= MOST_PENDING  # type: ignore[attr-defined]
     lazy.socket.close_socket()
+
+
+def test_a_tab_that_lets_events_pile_up_is_dropped(one: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("poolgrad_studio.socket.MOST_QUEUED", 0)
+    tab = one.tab()
+    doc = tab.ask("example", which="corrected")["doc"]
+    tab.ask("run", doc=doc)
+    with pytest.raises(ConnectionClosed, match="1013"):
+        keep_asking(tab)
+
+
+def keep_asking(tab: Tab) -> None:
+    for _ in range(1000):
+        tab.ask("documents")
+        time.sleep(0.01)

@@ -80,6 +80,8 @@ def _bounded(name: str, value: int, most: int) -> int:
 def watch(session: Session, request: OfBlock) -> dict[str, Any]:
     document = session.studio.documents.get(request.doc)
     block = block_of(document, request.block)
+    if block.definition is None:
+        return {"rows": [_row(block, pin.type, pin.name + pin.shape, pin.value, {}) for pin in block.pins]}
     results = document.run.arrays() if document.run else {}
     arrays = {pin: array for (id, pin), array in results.items() if id == block.id}
     rows = block_rows(block, results, elements=0)

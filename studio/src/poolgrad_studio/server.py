@@ -58,7 +58,7 @@ def make_server(studio: Studio, token: str, port: int) -> uvicorn.Server:
         access_log=False,
         server_header=False,
         lifespan="off",
-        ws_max_size=LIMITS["message"],
+        ws_max_size=4 * LIMITS["message"],  # what is over the limit, but not by far, still gets an answer
         ws_per_message_deflate=False,
         timeout_graceful_shutdown=2,
         limit_concurrency=256,

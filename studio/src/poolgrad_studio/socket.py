@@ -1,14 +1,16 @@
 """One tab's connection: requests in, answers and events out.
 
-Requests are answered in their order, except that a slow one does not hold up the next. What goes out is queued; a tab that
-does not read is dropped rather than letting the queue grow.
+Requests are answered in their order, except that a slow one does not hold up the next. A tab that does not read its answers
+is not read either; one that lets events pile up is dropped.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
+import re
 import struct
 from typing import Any
 
@@ -18,12 +20,13 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from .answers import Binary, Operation, find
 from .decode import load
 from .failure import Failure, as_failure
-from .limits import MOST_PENDING
+from .limits import LIMITS, MOST_PENDING
 from .studio import Session, Studio
 
 __all__ = ["Connection", "packed"]
 
 MOST_QUEUED = 10_000
+ID = re.compile(r'\s*\{\s*"id"\s*:\s*([0-9]{1,15})\b')
 log = logging.getLogger(__name__)
 
 
@@ -44,18 +47,17 @@ class Connection:
 
     def __init__(self, studio: Studio, socket: WebSocket) -> None:
         self._socket = socket
-        self._out: asyncio.Queue[bytes | str | None] = asyncio.Queue()
+        self._out: asyncio.Queue[tuple[bytes | str, bool]] = asyncio.Queue()
         self._room = asyncio.Semaphore(MOST_PENDING)
         self._tasks: set[asyncio.Task[None]] = set()
         self.session = Session(studio, self._event)
         self._studio = studio
 
     def _event(self, message: dict[str, Any]) -> None:
-        self._queue(json.dumps(message, allow_nan=False))
-
-    def _queue(self, frame: bytes | str) -> None:
         if self._out.qsize() < MOST_QUEUED:
-            self._out.put_nowait(frame)
+            self._out.put_nowait((json.dumps(message, allow_nan=False), False))
+        else:
+            self._studio.sessions.discard(self.session)
 
     async def serve(self) -> None:
         await self._socket.accept()
@@ -73,17 +75,14 @@ class Connection:
             sender.cancel()
 
     async def _send_all(self) -> None:
-        try:
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             while True:
-                frame = await self._out.get()
-                if isinstance(frame, str):
-                    await self._socket.send_text(frame)
-                elif frame is not None:
-                    await self._socket.send_bytes(frame)
-                if self._out.qsize() >= MOST_QUEUED - 1:
-                    await self._socket.close(1013, "the tab does not keep up")
-        except (WebSocketDisconnect, RuntimeError):
-            pass
+                frame, answers = await self._out.get()
+                await (self._socket.send_text(frame) if isinstance(frame, str) else self._socket.send_bytes(frame))
+                if answers:
+                    self._room.release()
+                if self.session not in self._studio.sessions:
+                    await self._close(1013, "the tab did not keep up: open it again")
 
     async def _receive(self) -> bool:
         message = await self._socket.receive()
@@ -93,17 +92,14 @@ class Connection:
         if text is None:
             await self._close(1003, "only text is taken here; files are uploaded")
             return False
-        await self._room.acquire()
+        await self._room.acquire()  # given back when the one answer that follows is sent
         id, operation, request = self._understood(text)
-        if operation is None:
-            self._room.release()
-        elif operation.slow:
+        if operation is not None and operation.slow:
             task = asyncio.create_task(self._answer_slowly(id, operation, request))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        else:
+        elif operation is not None:
             self._answer(id, operation, request)
-            self._room.release()
         return True
 
     async def _close(self, code: int, reason: str) -> None:
@@ -113,6 +109,10 @@ class Connection:
     def _understood(self, text: str) -> tuple[int, Operation | None, Any]:
         id = -1
         try:
+            if len(text) > LIMITS["message"]:
+                found = ID.match(text)
+                id = int(found[1]) if found else -1
+                raise Failure("limit", f"a message has at most {LIMITS['message']} characters; put big values into a file")
             message = load(text)
             if not isinstance(message, dict):
                 raise Failure("protocol", "a message is an object")
@@ -129,13 +129,14 @@ class Connection:
         failure = as_failure(error)
         if failure.kind == "internal":
             log.error("an operation failed", exc_info=error)
-        self._queue(json.dumps({"id": id, "ok": False, "error": failure.plain()}))
+        self._out.put_nowait((json.dumps({"id": id, "ok": False, "error": failure.plain()}), True))
 
     def _reply(self, id: int, answer: dict[str, Any] | Binary) -> None:
         if isinstance(answer, Binary):
-            self._queue(packed(id, answer))
+            frame: bytes | str = packed(id, answer)
         else:
-            self._queue(json.dumps({"id": id, "ok": True, "result": answer}, allow_nan=False))
+            frame = json.dumps({"id": id, "ok": True, "result": answer}, allow_nan=False)
+        self._out.put_nowait((frame, True))
 
     def _answer(self, id: int, operation: Operation, request: Any) -> None:
         try:
@@ -148,5 +149,3 @@ class Connection:
             self._reply(id, await asyncio.to_thread(operation.answer, self.session, request))
         except Exception as error:
             self._fail(id, error)
-        finally:
-            self._room.release()

@@ -260,6 +260,8 @@ def test_a_broken_autosave_is_put_aside(tmp_path: Path, content: bytes) -> None:
         assert tab.ask("hello")["documents"] == []
         tab.close()
     assert (kept / "0123456789abcdef.broken").read_bytes() == content
+    for _ in served(tmp_path):
+        assert (kept / "0123456789abcdef.broken").exists(), "it stays until somebody takes it away"
 
 
 def test_a_folder_that_cannot_be_written_is_served_without_autosave(tmp_path: Path) -> None:
@@ -269,6 +271,22 @@ def test_a_folder_that_cannot_be_written_is_served_without_autosave(tmp_path: Pa
         assert tab.ask("hello")["autosave"] is False
         assert tab.ran(tab.ask("example", which="corrected")["doc"])["state"] == "done"
         tab.close()
+
+
+def test_a_full_disk_does_not_stop_the_work(tab: Tab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(place: Path, data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    opened = built(tab)
+    monkeypatch.setattr("poolgrad_studio.documents.replace", full)
+    said = tab.ask("put", doc=opened["doc"], revision=opened["revision"], page=opened["page"])
+    assert said == {"revision": opened["revision"] + 1, "kept": False}
+    assert tab.ran(opened["doc"])["state"] == "done"
+    monkeypatch.setattr("poolgrad_studio.ops_files.replace", full)
+    with pytest.raises(Refused, match="No space left"):
+        tab.ask("save", doc=opened["doc"], path="a.svg", form="svg")
+    monkeypatch.undo()
+    assert tab.ask("put", doc=opened["doc"], revision=said["revision"], page=opened["page"])["kept"]
 
 
 def test_values_may_be_copied_between_pages(tab: Tab) -> None:

@@ -108,25 +108,30 @@ class Documents:
     def of_file(self, file: str) -> Document | None:
         return next((document for document in self._all.values() if document.file == file), None)
 
-    def put(self, document: Document, light: dict[str, Any]) -> None:
-        """Take an edited page; it is on disk when this returns."""
+    def put(self, document: Document, light: dict[str, Any]) -> bool:
+        """Take an edited page, and say whether it is on disk."""
         page = restore(decode(LightPage, light, "page"), document.page, self.vault)
         document.page, document.light = page, light
         document.dirty, document.edited = True, time.time()
         document.revision += 1
-        self.keep(document)
+        return self.keep(document)
 
     def remove(self, document: Document) -> None:
         del self._all[document.id]
         if self._folder is not None:
             (self._folder / f"{document.id}.json").unlink(missing_ok=True)
 
-    def keep(self, document: Document) -> None:
-        """Write the document where a restart finds it."""
-        if self._folder is not None:
-            head = (document.file, document.stamp, document.dirty, document.edited, document.revision, document.example)
-            record = vars(_Kept(document.light, document.around, *head))
+    def keep(self, document: Document) -> bool:
+        """Write the document where a restart finds it; a full disk must not stop the work."""
+        if self._folder is None:
+            return False
+        head = (document.file, document.stamp, document.dirty, document.edited, document.revision, document.example)
+        record = vars(_Kept(document.light, document.around, *head))
+        try:
             replace(self._folder / f"{document.id}.json", json.dumps(record).encode())
+        except OSError:
+            return False
+        return self.vault.safe
 
     def _recover(self) -> None:
         if self._folder is None:
@@ -143,7 +148,8 @@ class Documents:
                 continue
             self._all[document.id] = document
             used |= _used(document)
-        self.vault.sweep(used)
+        if not list(self._folder.glob("*.broken")):  # somebody may still mend one, and its values with it
+            self.vault.sweep(used)
 
     def _read(self, place: Path) -> Document:
         if place.is_symlink() or place.stat().st_size > MOST_AUTOSAVE or not NAME.fullmatch(place.stem):

@@ -164,10 +164,10 @@ def put(session: Session, request: Put) -> dict[str, Any]:
     if request.revision != document.revision:
         session.send({"event": "page", "doc": document.id, "revision": document.revision, "page": document.light})
         raise Failure("conflict", f"the page was edited elsewhere: it is at revision {document.revision}, not {request.revision}")
-    studio.documents.put(document, request.page)
+    kept = studio.documents.put(document, request.page)
     studio.tell(document, "page", but=session, revision=document.revision, page=document.light)
     studio.check_soon(document)
-    return {"revision": document.revision}
+    return {"revision": document.revision, "kept": kept}
 
 
 @answers(Check, slow=True)

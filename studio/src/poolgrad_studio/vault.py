@@ -20,12 +20,14 @@ Blob = bytes | str
 
 
 class Vault:
-    """Values by name; `folder` is where they survive a restart, or None where nothing can be written."""
+    """Values by name; `folder` is where they survive a restart, or None where nothing can be written. `safe` says whether
+    all of them could be written so far."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._blobs: dict[str, Blob] = {}
         self._bytes = 0
+        self.safe = True
 
     def store(self, value: Blob) -> str:
         """The name of a value, which is there from now on."""
@@ -34,11 +36,17 @@ class Vault:
         if name not in self._blobs:
             if self._bytes + len(data) > MOST_BLOBS:
                 raise Failure("limit", f"the pages hold more than {MOST_BLOBS} bytes of values; close some and start again")
-            if self._folder is not None and not (self._folder / name).exists():
-                replace(self._folder / name, data)
+            self._write(name, data)
             self._blobs[name] = value
             self._bytes += len(data)
         return name
+
+    def _write(self, name: str, data: bytes) -> None:
+        if self._folder is not None and not (self._folder / name).exists():
+            try:
+                replace(self._folder / name, data)
+            except OSError:
+                self.safe = False
 
     def fetch(self, name: str) -> Blob:
         """The value of this name."""

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
-from poolgrad_studio.server import listen, make_server
+from poolgrad_studio.address import listen
+from poolgrad_studio.server import make_server
 from poolgrad_studio.studio import Studio
 
 TOKEN = "token-of-the-tests"

@@ -218,7 +218,7 @@ def test_unsaved_edits_of_a_file_keep_what_the_file_said(tmp_path: Path) -> None
 
 def test_a_killed_server_loses_nothing_that_was_answered(tmp_path: Path) -> None:
     roots = [str(Path(p).resolve()) for p in sys.path if p]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(roots)}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(roots), "XDG_STATE_HOME": str(tmp_path / ".home")}
     command = [sys.executable, "-m", "poolgrad_studio", str(tmp_path), "--no-browser"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
     try:

@@ -13,9 +13,9 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from poolgrad.enuspace import corrected_page, save_page
+from poolgrad_studio.address import HOST, listen
 from poolgrad_studio.failure import Failure
 from poolgrad_studio.folder import Folder
-from poolgrad_studio.server import HOST, listen
 from poolgrad_studio.studio import Studio
 from studio_support import TOKEN, Refused, Server, Tab, served
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
-import socket
 import sys
 import threading
 import webbrowser
@@ -12,13 +10,12 @@ from pathlib import Path
 
 import uvicorn
 
+from .address import HOST, listen, take_address
 from .failure import Failure
 from .limits import LIMITS
 from .studio import STATE, Studio
 
-__all__ = ["HOST", "listen", "make_server", "serve"]
-
-HOST = "127.0.0.1"
+__all__ = ["make_server", "serve"]
 
 
 def serve(page: str | Path | None = None, *, port: int = 0, browser: bool = True, token: str | None = None) -> None:
@@ -29,8 +26,7 @@ def serve(page: str | Path | None = None, *, port: int = 0, browser: bool = True
     folder, start = _split(page)
     studio = Studio(folder, start)
     try:
-        listener = listen(port)
-        token = token or secrets.token_urlsafe(24)
+        listener, token = take_address(studio.folder.root, port) if token is None else (listen(port), token)
         number = listener.getsockname()[1]
         address = f"http://{HOST}:{number}/{token}/"
         print(f"poolgrad studio: {address}\nfolder: {studio.folder.root}\nCtrl-C ends it; pages are kept.", flush=True)
@@ -76,17 +72,3 @@ def _split(page: str | Path | None) -> tuple[Path, str | None]:
     if not place.is_file():
         raise Failure("file", f"there is no page or folder {str(page)!r}")
     return place.parent, place.name
-
-
-def listen(port: int) -> socket.socket:
-    """A socket on this computer alone."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        if sys.platform != "win32":
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((HOST, port))
-        listener.listen(128)  # from here on a browser may come, and waits until it is served
-    except (OSError, OverflowError) as error:
-        listener.close()
-        raise Failure("value", f"port {port} cannot be used: {getattr(error, 'strerror', None) or error}") from None
-    return listener

@@ -1,0 +1,18 @@
+// Where the keyboard goes next.
+
+/** Gives the focus to a block once it is drawn. */
+export function focusBlock(id: string): void {
+  setTimeout(() => document.querySelector<HTMLElement>(`.react-flow__node[data-id="${CSS.escape(id)}"]`)?.focus(), 50);
+}
+
+export function focusField(block: string, pin: string): void {
+  const fields = document.querySelectorAll<HTMLElement>(".inspector [data-field]");
+  const wanted = [...fields].find((field) => field.dataset.field === `${block}.${pin}`) ?? fields[0];
+  wanted?.focus();
+  wanted?.scrollIntoView({ block: "nearest" });
+}
+
+/** True while the user types text, so that single letters are no shortcuts. */
+export function typing(target: EventTarget | null): boolean {
+  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+}

@@ -1,0 +1,97 @@
+// The page: React Flow with our blocks, wires and rules. It draws what the store holds and turns gestures into edits.
+import type { Connection, Edge, IsValidConnection, OnConnectEnd } from "@xyflow/react";
+import { Background, BackgroundVariant, ConnectionMode, MiniMap, ReactFlow, SelectionMode, useReactFlow } from "@xyflow/react";
+import { useCallback, useEffect } from "react";
+import { refusal } from "../model/rules";
+import { connect, dropDragged, place } from "../state/edit";
+import { onEdgesChange, onNodesChange, select } from "../state/flow";
+import { openPanel } from "../state/panels";
+import type { BlockNode as Node } from "../state/store";
+import { get, toast, useStore } from "../state/store";
+import { BlockNode } from "./BlockNode";
+import { endsOf } from "./ends";
+import { Refusal, Wire, WireInHand } from "./Wire";
+import { Zoom } from "./Zoom";
+
+const NODE_TYPES = { block: BlockNode };
+const EDGE_TYPES = { wire: Wire };
+export const DRAGGED = "application/x-poolgrad-block";
+
+function endsOfConnection(c: Connection | Edge): ReturnType<typeof endsOf> {
+  return { source: c.source, source_pin: c.sourceHandle ?? "", target: c.target, target_pin: c.targetHandle ?? "" };
+}
+
+const isValid: IsValidConnection = (c) => refusal(get().library, get().page, endsOfConnection(c)) === null;
+
+/** A wire let go over a pin that refuses it: the reason stays for a while. */
+const onConnectEnd: OnConnectEnd = (_, held) => {
+  if (held.isValid || !held.toHandle || !held.fromHandle) return;
+  const { fromHandle: from, toHandle: to } = held;
+  const ends = endsOf(from.type === "source", from.nodeId, from.id ?? "", to.nodeId, to.id ?? "");
+  const why = refusal(get().library, get().page, ends);
+  if (why && (from.nodeId !== to.nodeId || from.id !== to.id)) toast(`no wire: ${why}`, "error");
+};
+
+export function Canvas(): React.JSX.Element {
+  const nodes = useStore((s) => s.nodes);
+  const edges = useStore((s) => s.edges);
+  const doc = useStore((s) => s.doc);
+  const focus = useStore((s) => s.focus);
+  const flow = useReactFlow<Node>();
+
+  useEffect(() => {
+    if (!doc) return;
+    const timer = setTimeout(() => void flow.fitView({ padding: 0.15, maxZoom: 1 }), 60);
+    return () => clearTimeout(timer);
+  }, [doc, flow]);
+
+  useEffect(() => {
+    if (!focus || !flow.getNode(focus.block)) return;
+    select(new Set([focus.block]));
+    void flow.fitView({ nodes: [{ id: focus.block }], maxZoom: flow.getZoom(), minZoom: Math.min(1, flow.getZoom()), duration: 200 });
+  }, [focus, flow]);
+
+  const onDrop = useCallback(
+    (event: React.DragEvent) => {
+      const symbol = event.dataTransfer.getData(DRAGGED);
+      if (!symbol) return;
+      event.preventDefault();
+      const at = flow.screenToFlowPosition({ x: event.clientX, y: event.clientY });
+      place(symbol, { x: at.x - 40, y: at.y - 14 });
+    },
+    [flow],
+  );
+
+  return (
+    <div className="canvas" onDrop={onDrop} onDragOver={(event) => event.preventDefault()} role="region" aria-label="page">
+      <ReactFlow
+        nodes={nodes}
+        edges={edges}
+        nodeTypes={NODE_TYPES}
+        edgeTypes={EDGE_TYPES}
+        onNodesChange={onNodesChange}
+        onEdgesChange={onEdgesChange}
+        onConnect={(c) => connect(endsOfConnection(c))}
+        onConnectEnd={onConnectEnd}
+        isValidConnection={isValid}
+        onNodeDragStop={dropDragged}
+        onSelectionDragStop={dropDragged}
+        onNodeDoubleClick={(_, node) => openPanel("watch", node.id)}
+        connectionMode={ConnectionMode.Loose}
+        connectionLineComponent={WireInHand}
+        connectionRadius={24}
+        selectionMode={SelectionMode.Partial}
+        deleteKeyCode={null}
+        minZoom={0.1}
+        maxZoom={3}
+        zoomOnDoubleClick={false}
+        nodeDragThreshold={2}
+      >
+        <Background variant={BackgroundVariant.Dots} gap={24} size={1.2} />
+        {nodes.length > 12 && <MiniMap pannable ariaLabel="overview of the page" nodeColor="var(--border-block)" />}
+        <Zoom />
+        <Refusal />
+      </ReactFlow>
+    </div>
+  );
+}

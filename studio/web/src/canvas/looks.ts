@@ -1,0 +1,51 @@
+// What a block says about itself in a few characters.
+import type { Pin } from "../model/page";
+import type { BlockState, LogEntry } from "../net/types";
+
+/** enuSpace shows the session's fetch pin under this name. */
+export function label(pin: Pin): string {
+  return pin.name === "fetch_outputs" ? "run (fetch_outputs)" : pin.name;
+}
+
+export function preview(pin: Pin): string {
+  if (pin.data) return `${pin.type}${pin.shape} ${bytes(pin.data.bytes)}`;
+  const tensor = pin.interface.includes("Initializer");
+  const text = tensor ? `${pin.type}${pin.shape} ${pin.value}` : pin.value;
+  return text.length > 26 ? `${text.slice(0, 25)}…` : text;
+}
+
+export function duration(seconds: number): string {
+  if (seconds < 1e-3) return `${Math.max(1, Math.round(seconds * 1e6))} µs`;
+  if (seconds < 1) return `${(seconds * 1e3).toFixed(seconds < 0.01 ? 1 : 0)} ms`;
+  return `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`;
+}
+
+export function bytes(n: number): string {
+  if (n < 1000) return `${n} B`;
+  const units = ["kB", "MB", "GB"];
+  let value = n / 1000;
+  let k = 0;
+  while (value >= 1000 && k < units.length - 1) {
+    value /= 1000;
+    k += 1;
+  }
+  return `${value < 10 ? value.toFixed(1) : Math.round(value)} ${units[k] ?? ""}`;
+}
+
+export interface Badge {
+  readonly tone: string;
+  readonly text: string;
+  readonly title: string;
+}
+
+/** The most urgent thing to know about a block: its error, that it is stale, or its state and time. */
+export function badgeOf(state: BlockState | undefined, stale: boolean, problem: LogEntry | undefined): Badge | null {
+  if (stale) return { tone: "stale", text: "stale", title: "edited since the run: run again" };
+  if (state?.state === "failed") return { tone: "failed", text: "! error", title: state.error };
+  if (problem) return { tone: "failed", text: "! check", title: problem.message };
+  if (!state || state.state === "idle") return null;
+  if (state.state === "running") return { tone: "running", text: "running", title: "running" };
+  if (state.state === "blocked") return { tone: "blocked", text: "blocked", title: state.error };
+  if (state.state === "cancelled") return { tone: "blocked", text: "stopped", title: "the run was stopped before this block" };
+  return { tone: "done", text: `✓ ${duration(state.seconds)}`, title: `done in ${duration(state.seconds)}` };
+}

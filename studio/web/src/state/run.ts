@@ -1,0 +1,22 @@
+// Run, step and stop. The server runs the page it has, so an edit under way is waited for.
+import { ask, settled } from "./sync";
+import { get } from "./store";
+
+export function running(): boolean {
+  const phase = get().run?.state;
+  return phase === "running" || phase === "paused";
+}
+
+export async function run(cycles?: number): Promise<void> {
+  await settled();
+  await ask("run", { doc: get().doc, ...(cycles === undefined ? {} : { cycles }) });
+}
+
+export async function step(): Promise<void> {
+  await settled();
+  await ask("step", { doc: get().doc });
+}
+
+export async function stop(): Promise<void> {
+  if (running()) await ask("stop", { doc: get().doc });
+}

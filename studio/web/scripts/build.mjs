@@ -11,7 +11,7 @@ const watching = process.argv.includes("--watch");
 
 const options = {
   entryPoints: [join(here, "src", "main.tsx")],
-  outfile: join(out, "app.js"),
+  outfile: join(out, "assets", "app.js"),
   bundle: true,
   format: "esm",
   target: ["es2022"],
@@ -37,11 +37,11 @@ async function licences() {
       }
     }
   }
-  await writeFile(join(out, "LICENSES.txt"), parts.join(`\n${"-".repeat(78)}\n\n`));
+  await writeFile(join(out, "assets", "LICENSES.txt"), parts.join(`\n${"-".repeat(78)}\n\n`));
 }
 
 await rm(out, { recursive: true, force: true });
-await mkdir(out, { recursive: true });
+await mkdir(join(out, "assets"), { recursive: true });
 await copyFile(join(here, "src", "index.html"), join(out, "index.html"));
 await licences();
 if (watching) {
@@ -49,11 +49,11 @@ if (watching) {
 } else {
   await build(options);
   let total = 0;
-  for (const name of ["app.js", "app.css", "index.html"]) {
+  for (const name of ["assets/app.js", "assets/app.css", "index.html"]) {
     const bytes = await readFile(join(out, name));
     const packed = gzipSync(bytes, { level: 9 }).length;
     total += packed;
-    console.log(`${name.padEnd(12)} ${(bytes.length / 1000).toFixed(1).padStart(8)} kB   gzipped ${(packed / 1000).toFixed(1)} kB`);
+    console.log(`${name.padEnd(16)} ${(bytes.length / 1000).toFixed(1).padStart(8)} kB   gzipped ${(packed / 1000).toFixed(1)} kB`);
   }
-  console.log(`${"bundle".padEnd(12)} ${" ".repeat(11)}   gzipped ${(total / 1000).toFixed(1)} kB`);
+  console.log(`${"bundle".padEnd(16)} ${" ".repeat(11)}   gzipped ${(total / 1000).toFixed(1)} kB`);
 }

@@ -19,7 +19,8 @@ export const BlockNode = memo(function BlockNode({ data: { block }, selected }: 
   const left = block.pins.filter((pin) => pin.kind === "input" || pin.kind === "const" || pin.kind === "");
   const right = block.pins.filter((pin) => pin.kind === "output");
   const below = block.pins.filter((pin) => pin.kind === "result");
-  const phase = stale ? "stale" : (state?.state ?? "idle");
+  const running = useStore((s) => s.run?.state === "running" && s.run.current === block.id);
+  const phase = running ? "running" : stale ? "stale" : (state?.state ?? "idle");
   return (
     <div className={`block ${phase} ${selected ? "selected" : ""} ${known ? "" : "unknown"}`} data-block={block.id} data-state={phase}>
       <Badges block={block} />
@@ -94,8 +95,9 @@ function ResultPin({ block, pin }: { block: Block; pin: Pin }): React.JSX.Elemen
 function Badges({ block }: { block: Block }): React.JSX.Element | null {
   const state = useStore((s) => s.states.get(block.id));
   const stale = useStore((s) => s.stale.has(block.id));
+  const running = useStore((s) => s.run?.state === "running" && s.run.current === block.id);
   const problem = useStore((s) => problemsOf(s.checks).get(block.id));
-  const badge = badgeOf(state, stale, problem);
+  const badge = badgeOf(state, running, stale, problem);
   if (!badge) return null;
   return (
     <button

@@ -50,13 +50,16 @@ function BlockCard({ block }: { block: Block }): React.JSX.Element {
     <>
       <h2 className="inspector-title">
         {block.symbol || "(no name)"}
-        {definition?.help && (
-          <a href={definition.help} target="_blank" rel="noreferrer" title={`help about ${block.symbol}`} aria-label={`help about ${block.symbol}`}>
-            <Icon name="help" />
-          </a>
-        )}
       </h2>
       <p className="summary">{definition?.summary ?? "This block is kept as it is and cannot run here."}</p>
+      {definition?.help && (
+        <details className="block-help">
+          <summary>Help</summary>
+          {definition.help.split("\n\n").map((text) => (
+            <p key={text}>{text}</p>
+          ))}
+        </details>
+      )}
       <Name block={block} />
       {state?.error && (
         <p className="block-error" role="alert">

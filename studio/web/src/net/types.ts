@@ -3,7 +3,7 @@ import type { BlockDef } from "../model/blocks";
 import type { Page, Pin } from "../model/page";
 
 export interface Failure {
-  kind: "protocol" | "value" | "limit" | "conflict" | "exists" | "file" | "busy" | "lost";
+  kind: "protocol" | "value" | "limit" | "conflict" | "exists" | "file" | "busy" | "internal" | "lost";
   message: string;
   legal?: string;
 }
@@ -30,7 +30,7 @@ export interface RunState {
 
 export interface BlockState {
   block: string;
-  state: "idle" | "running" | "done" | "failed" | "blocked" | "cancelled";
+  state: "idle" | "done" | "failed" | "blocked" | "cancelled";
   seconds: number;
   error: string;
   cycle: number;
@@ -68,6 +68,7 @@ export interface Opened {
   dirty: boolean;
   page: Page;
   log: LogEntry[];
+  checks: LogEntry[];
   states: BlockState[];
   results: Result[];
   stale: string[];
@@ -81,6 +82,7 @@ export interface Hello {
   version: string;
   folder: string;
   start: string | null;
+  autosave: boolean;
   catalogue: BlockDef[];
   inputs: { kind: "npy" | "image" | "random"; title: string; summary: string }[];
   rules: { allowed: Record<string, string[]>; lists: string[] };

@@ -7,11 +7,17 @@ import { request } from "../state/sync";
 import type { Panel } from "../state/store";
 import { useStore } from "../state/store";
 import { HeatMap } from "./HeatMap";
+import { defaultAxes } from "./index";
 import { LinePlot } from "./LinePlot";
 import type { Row } from "./rows";
 import { Stats } from "./Stats";
 import { Table } from "./Table";
 import { useAnswer } from "./useAnswer";
+
+/** What the picture shows where the heat map was not opened. */
+function firstView(shape: readonly number[]): string {
+  return `axes=${defaultAxes(shape).join()}&index=${shape.map(() => 0).join()}`;
+}
 
 const VIEWS = { table: "Table", heat: "Heat map", line: "Line", stats: "Statistics" } as const;
 type View = keyof typeof VIEWS;
@@ -104,7 +110,7 @@ function ArrayView({ row, target, version }: ArrayProps): React.JSX.Element {
         .catch(() => null),
     [doc, block, pin],
   );
-  const at = `array/${[doc ?? "", block, pin].map(encodeURIComponent).join("/")}`;
+  const at = new URLSearchParams({ doc: doc ?? "", block, pin }).toString();
   return (
     <>
       <div className="watch-tabs">
@@ -119,14 +125,14 @@ function ArrayView({ row, target, version }: ArrayProps): React.JSX.Element {
         </div>
         <span className="saves">
           <Icon name="down" />
-          <a href={`${at}.npy`} download={`${block}-${pin}.npy`}>
+          <a href={`array.npy?${at}`} download={`${block}-${pin}.npy`}>
             .npy
           </a>
-          <a href={`${at}.csv`} download={`${block}-${pin}.csv`}>
+          <a href={`array.csv?${at}`} download={`${block}-${pin}.csv`}>
             .csv
           </a>
           {numeric && shape.length > 0 && (
-            <a href={`${at}.png${query ? `?${query}` : ""}`} download={`${block}-${pin}.png`}>
+            <a href={`array.png?${at}&${query || firstView(shape)}`} download={`${block}-${pin}.png`}>
               .png
             </a>
           )}

@@ -1,0 +1,39 @@
+// What a window says in words.
+import type { CellWindow, InputWindow, Span } from "../net/types";
+import { short } from "../watch/index";
+
+const NAMES: Record<number, string[]> = { 1: ["W"], 2: ["H", "W"], 3: ["D", "H", "W"] };
+
+function place(at: readonly number[]): string {
+  return `(${at.join(", ")})`;
+}
+
+export function spans(box: readonly Span[]): string {
+  const names = NAMES[box.length] ?? [];
+  return box
+    .map(({ start, stop, step }, k) => {
+      const last = start + Math.floor((stop - 1 - start) / step) * step;
+      const through = last > start ? `${start}…${last}${step > 1 ? ` step ${step}` : ""}` : `${start}`;
+      return `${names[k] ?? k} ${through}`;
+    })
+    .join(", ");
+}
+
+export function sayCell(window: CellWindow, gradient: boolean): string {
+  if (window.inputs === 0) return `cell ${place(window.cell)} covers no input`;
+  const inputs = window.inputs === 1 ? "one input" : `${window.inputs} inputs`;
+  const each = window.inputs === 1 ? "it" : "each of them";
+  return gradient
+    ? `dY${place(window.cell)} is shared among ${inputs} (${spans(window.box)}): ${each} gets ${window.weight}`
+    : `Y${place(window.cell)} is the mean of ${inputs} (${spans(window.box)}): ${each} counts ${window.weight}`;
+}
+
+export function sayInput(window: InputWindow, gradient: boolean): string {
+  const at = place(window.input);
+  if (window.count === 0) return `no cell covers input ${at}: its gradient is 0`;
+  const terms = window.cells.slice(0, 6).map((cell, k) => `${window.weights[k] ?? ""}·dY${place(cell)}`);
+  const more = window.count > 6 ? ` + ${window.count - 6} more` : "";
+  const sum = `dX${at} = ${terms.join(" + ")}${more}`;
+  const feeds = window.count === 1 ? "one cell" : `${window.count} cells`;
+  return `${sum}; ${gradient ? `${feeds} feed it` : `it counts in ${feeds}`}, ${short(window.total, 4)} in all`;
+}

@@ -15,16 +15,18 @@ export function Example(): React.JSX.Element | null {
       <header>
         <Icon name="bulb" />
         <h2>{explanation.title}</h2>
+        <button type="button" className="primary" onClick={() => void openAs("example", { which: other })}>
+          {other === "corrected" ? "Open the corrected twin" : "Open the page as documented"}
+        </button>
         <button type="button" className="tool" aria-label="hide the explanation" onClick={() => setHidden(doc)}>
           <Icon name="close" />
         </button>
       </header>
-      {explanation.paragraphs.map((text) => (
-        <p key={text}>{text}</p>
-      ))}
-      <button type="button" className="primary" onClick={() => void openAs("example", { which: other })}>
-        {other === "corrected" ? "Open the corrected page" : "Open the page as documented"}
-      </button>
+      <div className="paragraphs">
+        {explanation.paragraphs.map((text) => (
+          <p key={text}>{text}</p>
+        ))}
+      </div>
     </section>
   );
 }

@@ -1,6 +1,14 @@
 import { Dialog } from "./Dialog";
 import { SHORTCUTS } from "./shortcuts";
 
+const COLOURS = [
+  ["scope", "scope, never wired"],
+  ["input", "input"],
+  ["const", "property"],
+  ["output", "output"],
+  ["result", "result"],
+] as const;
+
 export function Help(): React.JSX.Element {
   const groups = [...new Set(SHORTCUTS.map((s) => s.group))];
   return (
@@ -30,8 +38,11 @@ export function Help(): React.JSX.Element {
           </p>
           <h3>The colours of pins</h3>
           <p className="legend">
-            <span className="swatch scope" /> scope, never wired <span className="swatch input" /> input <span className="swatch const" /> property{" "}
-            <span className="swatch output" /> output <span className="swatch result" /> result
+            {COLOURS.map(([kind, what]) => (
+              <span key={kind}>
+                <i className={`swatch ${kind}`} /> {what}
+              </span>
+            ))}
           </p>
         </section>
       </div>

@@ -45,8 +45,8 @@ export const BlockNode = memo(function BlockNode({ data: { block }, selected }: 
       </div>
       {below.length > 0 && (
         <ul className="pins below">
-          {below.map((pin) => (
-            <ResultPin key={pin.name} block={block} pin={pin} />
+          {below.map((pin, k) => (
+            <ResultPin key={pin.name} block={block} pin={pin} at={(k + 1) / (below.length + 1)} />
           ))}
         </ul>
       )}
@@ -79,11 +79,11 @@ function LeftPin({ block, pin, wired }: { block: Block; pin: Pin; wired: boolean
   );
 }
 
-function ResultPin({ block, pin }: { block: Block; pin: Pin }): React.JSX.Element {
+function ResultPin({ block, pin, at }: { block: Block; pin: Pin; at: number }): React.JSX.Element {
   const result = useStore((s) => s.results.get(resultKey(block.id, pin.name)));
   return (
     <li className={`pin result ${result ? "filled" : ""}`} data-pin={pin.name} onDoubleClick={watching(block.id, pin.name, pin)}>
-      <Handle id={pin.name} type="source" position={Position.Bottom} className="dot result" />
+      <Handle id={pin.name} type="source" position={Position.Bottom} className="dot result" style={{ left: `${100 * at}%` }} />
       <span className="pin-name">
         {pin.name}
         {result ? formatShape(result.shape) : ""}

@@ -1,5 +1,5 @@
 // The page: React Flow with our blocks, wires and rules. It draws what the store holds and turns gestures into edits.
-import type { Connection, Edge, IsValidConnection, OnConnectEnd } from "@xyflow/react";
+import type { Connection, Edge, IsValidConnection, NodeChange, OnConnectEnd } from "@xyflow/react";
 import { Background, BackgroundVariant, ConnectionMode, MiniMap, ReactFlow, SelectionMode, useReactFlow } from "@xyflow/react";
 import { useCallback, useEffect } from "react";
 import { refusal } from "../model/rules";
@@ -31,6 +31,12 @@ const onConnectEnd: OnConnectEnd = (_, held) => {
   const why = refusal(get().library, get().page, ends);
   if (why && (from.nodeId !== to.nodeId || from.id !== to.id)) toast(`no wire: ${why}`, "error");
 };
+
+/** A block that was let go after a drag, or moved by an arrow key, is an edit; on the way it is only drawn. */
+function onChanges(changes: NodeChange<Node>[]): void {
+  onNodesChange(changes);
+  if (changes.some((change) => change.type === "position" && !change.dragging)) dropDragged();
+}
 
 export function Canvas(): React.JSX.Element {
   const nodes = useStore((s) => s.nodes);
@@ -69,13 +75,11 @@ export function Canvas(): React.JSX.Element {
         edges={edges}
         nodeTypes={NODE_TYPES}
         edgeTypes={EDGE_TYPES}
-        onNodesChange={onNodesChange}
+        onNodesChange={onChanges}
         onEdgesChange={onEdgesChange}
         onConnect={(c) => connect(endsOfConnection(c))}
         onConnectEnd={onConnectEnd}
         isValidConnection={isValid}
-        onNodeDragStop={dropDragged}
-        onSelectionDragStop={dropDragged}
         onNodeDoubleClick={(_, node) => openPanel("watch", node.id)}
         connectionMode={ConnectionMode.Loose}
         connectionLineComponent={WireInHand}

@@ -18,7 +18,7 @@ export const Wire = memo(function Wire(props: EdgeProps<WireEdge>): React.JSX.El
     sourcePosition: Position.Right,
     targetPosition: Position.Left,
     borderRadius: 0,
-    offset: 18,
+    offset: 12,
   });
   return (
     <g className={`wire ${selected ? "selected" : ""}`}>

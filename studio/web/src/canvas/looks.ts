@@ -11,7 +11,7 @@ export function preview(pin: Pin): string {
   if (pin.data) return `${pin.type}${pin.shape} ${bytes(pin.data.bytes)}`;
   const tensor = pin.interface.includes("Initializer");
   const text = tensor ? `${pin.type}${pin.shape} ${pin.value}` : pin.value;
-  return text.length > 26 ? `${text.slice(0, 25)}…` : text;
+  return text.length > 60 ? `${text.slice(0, 59)}…` : text;
 }
 
 export function duration(seconds: number): string {
@@ -47,5 +47,7 @@ export function badgeOf(state: BlockState | undefined, running: boolean, stale: 
   if (!state || state.state === "idle") return null;
   if (state.state === "blocked") return { tone: "blocked", text: "blocked", title: state.error };
   if (state.state === "cancelled") return { tone: "blocked", text: "stopped", title: "the run was stopped before this block" };
-  return { tone: "done", text: `✓ ${duration(state.seconds)}`, title: `done in ${duration(state.seconds)}` };
+  return state.seconds > 0
+    ? { tone: "done", text: `✓ ${duration(state.seconds)}`, title: `done in ${duration(state.seconds)}` }
+    : { tone: "done", text: "✓", title: "done" };
 }

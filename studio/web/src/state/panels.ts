@@ -2,10 +2,28 @@
 import type { Dialog, Panel } from "./store";
 import { get, set } from "./store";
 
-const SIZES = { watch: { w: 400, h: 360 }, windows: { w: 720, h: 500 } };
+const SIZES = { watch: { w: 460, h: 360 }, windows: { w: 720, h: 500 } };
 
 function above(): number {
   return Math.max(0, ...get().panels.map((panel) => panel.z)) + 1;
+}
+
+/** The corner of the page where a window of this size hides least of the blocks and of the other windows. */
+function freePlace({ w, h }: { w: number; h: number }): { x: number; y: number } {
+  const room = document.querySelector(".middle")?.getBoundingClientRect();
+  if (!room) return { x: 16, y: 16 };
+  const others = [...document.querySelectorAll(".block, .panel, .zoom")].map((element) => element.getBoundingClientRect());
+  const right = Math.max(8, room.width - w - 16);
+  const below = Math.max(8, room.height - h - 16);
+  const places = [[16, 16], [right, 16], [16, below], [right, below], [right / 2, 16], [right / 2, below]] as const;
+  const hidden = ([x, y]: readonly [number, number]): number =>
+    others.reduce((sum, r) => {
+      const across = Math.min(room.left + x + w, r.right) - Math.max(room.left + x, r.left);
+      const down = Math.min(room.top + y + h, r.bottom) - Math.max(room.top + y, r.top);
+      return sum + Math.max(0, across) * Math.max(0, down);
+    }, 0);
+  const [x, y] = places.reduce((best, place) => (hidden(place) < hidden(best) ? place : best));
+  return { x: Math.round(x), y: Math.round(y) };
 }
 
 export function openPanel(kind: Panel["kind"], block: string, pin = ""): void {
@@ -15,8 +33,7 @@ export function openPanel(kind: Panel["kind"], block: string, pin = ""): void {
     raisePanel(key);
     return;
   }
-  const k = panels.length % 8;
-  set({ panels: [...panels, { key, kind, block, pin, x: 24 + 36 * k, y: 24 + 30 * k, ...SIZES[kind], z: above() }] });
+  set({ panels: [...panels, { key, kind, block, pin, ...freePlace(SIZES[kind]), ...SIZES[kind], z: above() }] });
 }
 
 export function changePanel(key: string, change: Partial<Pick<Panel, "x" | "y" | "w" | "h" | "z">>): void {
@@ -52,8 +69,7 @@ export function setTheme(theme: "dark" | "light"): void {
   set({ theme });
 }
 
+/** Dark, as enuSpace is, unless the user chose light. */
 export function initialTheme(): "dark" | "light" {
-  const kept = localStorage.getItem("theme");
-  if (kept === "dark" || kept === "light") return kept;
-  return matchMedia("(prefers-color-scheme: light)").matches ? "light" : "dark";
+  return localStorage.getItem("theme") === "light" ? "light" : "dark";
 }

@@ -3,7 +3,8 @@ import { useEffect, useMemo, useRef, useState } from "react";
 import type { Binary, SliceHead } from "../net/types";
 import { useStore } from "../state/store";
 import { AxisChoice, Sliders } from "./Axes";
-import { lutOf, paint, rangeOf } from "./colours";
+import type { Lut, Range } from "./colours";
+import { light, lutOf, paint, rangeOf, shade } from "./colours";
 import { defaultAxes, short } from "./index";
 import { useAnswer } from "./useAnswer";
 import { useSize } from "./useSize";
@@ -95,7 +96,7 @@ function Picture({ slice, axes, index }: { slice: Binary<SliceHead>; axes: [numb
             aria-label={`heat map of ${rows} by ${columns} cells, from ${short(head.min)} to ${short(head.max)}`}
             onKeyDown={onKeyDown}
           />
-          {cell >= 36 && rows * columns <= 400 && <Numbers data={data} rows={rows} columns={columns} />}
+          {cell >= 36 && rows * columns <= 400 && <Numbers data={data} rows={rows} columns={columns} range={range} lut={lut} />}
           {at && <div className="cursor" style={{ left: at[1] * cell, top: at[0] * cell, width: cell, height: cell }} />}
         </div>
       </div>
@@ -121,18 +122,28 @@ function readout(slice: Binary<SliceHead>, axes: [number, number], index: readon
   return `${many}${place.map((k) => `[${k}]`).join("")} = ${short(value)}`;
 }
 
-/** The values in the cells, where there is room; dark on light and light on dark by a shadow. */
-function Numbers({ data, rows, columns }: { data: Float32Array; rows: number; columns: number }): React.JSX.Element {
+interface NumbersProps {
+  readonly data: Float32Array;
+  readonly rows: number;
+  readonly columns: number;
+  readonly range: Range;
+  readonly lut: Lut;
+}
+
+/** The values in the cells, where there is room; dark on light and light on dark. */
+function Numbers({ data, rows, columns, range, lut }: NumbersProps): React.JSX.Element {
   return (
     <div className="numbers" style={{ gridTemplateColumns: `repeat(${columns}, 1fr)`, gridTemplateRows: `repeat(${rows}, 1fr)` }} aria-hidden="true">
       {Array.from(data, (value, k) => (
-        <span key={k}>{short(value, 3)}</span>
+        <span key={k} className={light(lut[shade(value, range)] ?? 0) ? "on-light" : ""}>
+          {short(value, 3)}
+        </span>
       ))}
     </div>
   );
 }
 
-function Legend({ lut }: { lut: Uint32Array }): React.JSX.Element {
+function Legend({ lut }: { lut: Lut }): React.JSX.Element {
   const stops = [0, 51, 102, 153, 204, 255].map((k) => {
     const p = lut[k] ?? 0;
     return `rgb(${p & 255} ${(p >> 8) & 255} ${(p >> 16) & 255})`;

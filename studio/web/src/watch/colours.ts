@@ -48,3 +48,8 @@ export function paint(data: Float32Array, range: Range, lut: Lut): Uint32Array<A
   }
   return pixels;
 }
+
+/** Whether a pixel is so light that text on it must be dark. */
+export function light(pixel: number): boolean {
+  return 0.3 * (pixel & 255) + 0.59 * ((pixel >> 8) & 255) + 0.11 * ((pixel >> 16) & 255) > 140;
+}

@@ -21,11 +21,14 @@ export function spans(box: readonly Span[]): string {
 
 export function sayCell(window: CellWindow, gradient: boolean): string {
   if (window.inputs === 0) return `cell ${place(window.cell)} covers no input`;
-  const inputs = window.inputs === 1 ? "one input" : `${window.inputs} inputs`;
-  const each = window.inputs === 1 ? "it" : "each of them";
+  const where = `(${spans(window.box)})`;
+  const at = place(window.cell);
+  if (window.inputs === 1) {
+    return gradient ? `dY${at} goes to one input ${where}, which gets ${window.weight} of it` : `Y${at} is ${window.weight}·X at ${where}`;
+  }
   return gradient
-    ? `dY${place(window.cell)} is shared among ${inputs} (${spans(window.box)}): ${each} gets ${window.weight}`
-    : `Y${place(window.cell)} is the mean of ${inputs} (${spans(window.box)}): ${each} counts ${window.weight}`;
+    ? `dY${at} is shared among ${window.inputs} inputs ${where}: each of them gets ${window.weight}`
+    : `Y${at} adds ${window.inputs} inputs ${where}: each of them counts ${window.weight}`;
 }
 
 export function sayInput(window: InputWindow, gradient: boolean): string {

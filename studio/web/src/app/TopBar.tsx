@@ -129,7 +129,7 @@ function Progress(): React.JSX.Element | null {
   const open = state.state === "running" || state.state === "paused";
   const cycle = state.cycles !== 1 ? `, cycle ${state.cycle}` : "";
   return (
-    <span className={`progress ${state.state}`} role="status" data-run={state.state}>
+    <span className={`progress ${state.state}`} role="status" data-run={state.state} data-number={state.run}>
       {open && <progress value={state.done} max={Math.max(1, state.total)} aria-label="blocks done" />}
       <span>
         {words}

@@ -7,9 +7,10 @@ export function running(): boolean {
   return phase === "running" || phase === "paused";
 }
 
-export async function run(cycles?: number): Promise<void> {
+/** A session with INFINITE_LOOP repeats until it is stopped, as in enuSpace; any other runs once. */
+export async function run(): Promise<void> {
   await settled();
-  await ask("run", { doc: get().doc, ...(cycles === undefined ? {} : { cycles }) });
+  await ask("run", { doc: get().doc, cycles: 0 });
 }
 
 export async function step(): Promise<void> {

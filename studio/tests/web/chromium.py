@@ -7,6 +7,7 @@ a state of the page, with a generous limit: the machine may be slow, and no test
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import shutil
@@ -17,11 +18,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from websockets.sync.client import connect
+from websockets.sync.client import ClientConnection, connect
 
 __all__ = ["CTRL", "SHIFT", "Chromium", "Tab", "find_chromium"]
 
-PATIENCE = 60.0
+PATIENCE = 15.0
 KEYS = {
     "Enter": (13, "\r"),
     "Escape": (27, ""),
@@ -77,13 +78,15 @@ class Chromium:
         _until(lambda: note.exists() and note.read_text().count("\n") >= 1, "Chromium did not start")
         port, path = note.read_text().split("\n")[:2]
         self.port = int(port)
-        self.socket = connect(f"ws://127.0.0.1:{port}{path}", max_size=None)
+        self._held = contextlib.ExitStack()
+        self.socket = self._held.enter_context(connect(f"ws://127.0.0.1:{port}{path}", max_size=None))
         self.ids = 0
 
     def tab(self, address: str) -> Tab:
         """A new tab that shows `address`."""
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
-        tab = Tab(f"ws://127.0.0.1:{self.port}/devtools/page/{target}", self.size)
+        opening = connect(f"ws://127.0.0.1:{self.port}/devtools/page/{target}", max_size=None)
+        tab = Tab(self._held.enter_context(opening), self.size)
         tab.go(address)
         return tab
 
@@ -98,6 +101,7 @@ class Chromium:
     def close(self) -> None:
         try:
             self._call("Browser.close")
+            self._held.close()
             self.process.wait(20)
         except Exception:
             self.process.kill()
@@ -108,12 +112,14 @@ class Chromium:
 class Tab:
     """One page: what it shows, and hands on its mouse and keyboard."""
 
-    def __init__(self, address: str, size: tuple[int, int]) -> None:
-        self.socket = connect(address, max_size=None)
+    def __init__(self, socket: ClientConnection, size: tuple[int, int]) -> None:
+        self.socket = socket
         self.ids = 0
         self.events: list[dict[str, Any]] = []
         for domain in ("Page", "Runtime", "Log"):
             self.call(f"{domain}.enable")
+        self.call("Page.bringToFront")
+        self.call("Emulation.setFocusEmulationEnabled", enabled=True)
         width, height = size
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
@@ -160,7 +166,7 @@ class Tab:
             try:
                 found[:] = [self.run(script)]
             except AssertionError as error:  # a page that is being replaced has no context for a moment
-                if "context" not in str(error):
+                if "context" not in str(error) and "navigated" not in str(error):
                     raise
                 return False
             return bool(found[0])

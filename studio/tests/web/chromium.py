@@ -22,7 +22,7 @@ from websockets.sync.client import ClientConnection, connect
 
 __all__ = ["CTRL", "SHIFT", "Chromium", "Tab", "find_chromium"]
 
-PATIENCE = 15.0
+PATIENCE = 60.0
 KEYS = {
     "Enter": (13, "\r"),
     "Escape": (27, ""),
@@ -37,6 +37,7 @@ KEYS = {
     "End": (35, ""),
     "PageDown": (34, ""),
 }
+SEEN = "[...document.querySelectorAll('.log-body, .toasts, dialog, .progress, .kept')].map(e => e.innerText).join('\\n').slice(0, 900)"
 ALT, CTRL, META, SHIFT = 1, 2, 4, 8
 FLAGS = (
     "--headless=new",
@@ -171,7 +172,7 @@ class Tab:
                 return False
             return bool(found[0])
 
-        _until(ready, what or script, lambda: self.run("document.body.innerText.slice(0, 3000)"))
+        _until(ready, what or script, lambda: self.run(SEEN))
         return found[0]
 
     def text(self, selector: str) -> str:

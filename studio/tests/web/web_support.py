@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import poolgrad_studio
 import pytest
 from chromium import CTRL, Chromium, Tab, find_chromium
 
@@ -18,7 +19,7 @@ __all__ = ["NEEDS", "Hands", "ServerProcess", "run_headless"]
 
 ROOT = Path(__file__).resolve().parents[3]
 SHOTS = os.environ.get("STUDIO_SCREENSHOTS")
-STATIC = ROOT / "studio" / "src" / "poolgrad_studio" / "static"
+STATIC = Path(poolgrad_studio.__file__).parent / "static"
 NEEDS = [
     pytest.mark.skipif(find_chromium() is None, reason="there is no Chromium here; CHROMIUM may name one"),
     pytest.mark.skipif(not (STATIC / "index.html").exists(), reason="the client is not built: make studio"),
@@ -33,11 +34,9 @@ class ServerProcess:
         self.start()
 
     def start(self) -> None:
-        paths = [str(ROOT / "src"), str(ROOT / "studio" / "src"), os.environ.get("PYTHONPATH", "")]
         command = [sys.executable, "-m", "poolgrad_studio", str(self.folder), "--no-browser", "--token", "test"]
         self.process = subprocess.Popen(
             [*command, "--port", str(self.port)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -182,10 +181,8 @@ class Hands:
 
 def run_headless(page: Path) -> dict[str, Any]:
     """`poolgrad run page --json`, in a process of its own."""
-    paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
         [sys.executable, "-m", "poolgrad", "run", str(page), "--json"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         capture_output=True,
         text=True,
         timeout=120,

@@ -144,7 +144,7 @@ def test_a_million_rows(hands: Hands, server: ServerProcess) -> None:
     tab.wait("performance.getEntriesByName('heat map drawn').length")
     hands.shot("heat")
     tab.click(".watch-tabs [role=tab]:nth-child(3)")
-    tab.wait("document.querySelector('.plot-box path.line')", "the line")
+    tab.wait("document.querySelector('.plot-box path.curve')", "the line")
     hands.shot("line")
     tab.click(".watch-tabs [role=tab]:nth-child(4)")
     assert "1,000,000" in tab.text(".stats dl")

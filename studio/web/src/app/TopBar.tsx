@@ -127,7 +127,7 @@ function Progress(): React.JSX.Element | null {
   if (!state) return null;
   const words = { running: "running", paused: "paused", done: "done", failed: "failed", cancelled: "stopped" }[state.state];
   const open = state.state === "running" || state.state === "paused";
-  const cycle = state.cycles !== 1 ? `, cycle ${state.cycle}` : "";
+  const cycle = state.cycle > 1 ? `, cycle ${state.cycle}` : "";
   return (
     <span className={`progress ${state.state}`} role="status" data-run={state.state} data-number={state.run}>
       {open && <progress value={state.done} max={Math.max(1, state.total)} aria-label="blocks done" />}

@@ -65,6 +65,15 @@ export const SHORTCUTS: readonly Shortcut[] = [
   { group: "Page", keys: "Ctrl+O", what: "open a page", act: () => openDialog({ kind: "files", mode: "open" }), always: true },
   { group: "Page", keys: "Ctrl+S", what: "save the page", act: () => openDialog({ kind: "files", mode: "save" }), always: true },
   { group: "Page", keys: "F", what: "fit the page to the window", act: (flow) => flow.fitView({ padding: 0.15, duration: 150 }) },
+  {
+    group: "Page",
+    keys: "L",
+    what: "lay the blocks out in columns",
+    act: (flow) => {
+      edit.arrange();
+      setTimeout(() => void flow.fitView({ padding: 0.15, maxZoom: 1, duration: 150 }), 30);
+    },
+  },
   { group: "Page", keys: "+", what: "zoom in", act: (flow) => flow.zoomIn({ duration: 100 }) },
   { group: "Page", keys: "-", what: "zoom out", act: (flow) => flow.zoomOut({ duration: 100 }) },
   { group: "Page", keys: "K", what: "show the page as code", act: () => openDialog({ kind: "code" }) },

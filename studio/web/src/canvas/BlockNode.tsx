@@ -63,7 +63,7 @@ function watching(block: string, pin: string, of: Pin): (event: React.MouseEvent
 
 function LeftPin({ block, pin, wired }: { block: Block; pin: Pin; wired: boolean }): React.JSX.Element {
   const problem = useStore((s) => problemsOf(s.checks).get(resultKey(block.id, pin.name)));
-  const colour = pin.interface === "Scope" ? "scope" : pin.kind === "const" ? "const" : wired ? "input wired" : "input";
+  const colour = pin.interface === "Scope" || pin.name === "scope" ? "scope" : pin.kind === "const" ? "const" : wired ? "input wired" : "input";
   const tensor = pin.kind === "const" && pin.interface.includes("Initializer");
   return (
     <li

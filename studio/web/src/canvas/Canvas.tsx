@@ -46,7 +46,8 @@ export function Canvas(): React.JSX.Element {
   const flow = useReactFlow<Node>();
 
   useEffect(() => {
-    if (!doc) return;
+    // An empty page has nothing to fit, and React Flow would keep the wish until the first block comes.
+    if (!doc || get().page.blocks.length === 0) return;
     const timer = setTimeout(() => void flow.fitView({ padding: 0.15, maxZoom: 1 }), 60);
     return () => clearTimeout(timer);
   }, [doc, flow]);

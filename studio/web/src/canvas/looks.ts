@@ -41,9 +41,9 @@ export interface Badge {
 /** The most urgent thing to know about a block: its error, that it is stale, or its state and time. */
 export function badgeOf(state: BlockState | undefined, running: boolean, stale: boolean, problem: LogEntry | undefined): Badge | null {
   if (running) return { tone: "running", text: "running", title: "running" };
-  if (stale) return { tone: "stale", text: "stale", title: "edited since the run: run again" };
-  if (state?.state === "failed") return { tone: "failed", text: "! error", title: state.error };
+  if (state?.state === "failed" && !stale) return { tone: "failed", text: "! error", title: state.error };
   if (problem) return { tone: "failed", text: "! check", title: problem.message };
+  if (stale) return { tone: "stale", text: "stale", title: "edited since the run: run again" };
   if (!state || state.state === "idle") return null;
   if (state.state === "blocked") return { tone: "blocked", text: "blocked", title: state.error };
   if (state.state === "cancelled") return { tone: "blocked", text: "stopped", title: "the run was stopped before this block" };

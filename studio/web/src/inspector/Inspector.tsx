@@ -122,6 +122,7 @@ function Properties({ block, definition }: { block: Block; definition: BlockDef 
 
 function Wires({ block }: { block: Block }): React.JSX.Element | null {
   const wires = useStore((s) => s.page.wires);
+  const lists = useStore((s) => s.library.lists);
   const inputs = block.pins.filter((pin) => pin.kind === "input" && pin.interface !== "Scope");
   const outputs = block.pins.filter((pin) => pin.kind === "output" && pin.interface !== "Status");
   if (inputs.length + outputs.length === 0) return null;
@@ -141,9 +142,11 @@ function Wires({ block }: { block: Block }): React.JSX.Element | null {
                 </button>
               </span>
             ))}
-          <button type="button" className="connect" onClick={() => openDialog({ kind: "wire", block: block.id, pin: pin.name })}>
-            wire…
-          </button>
+          {(lists.includes(pin.interface) || !wires.some((wire) => wire.target === block.id && wire.target_pin === pin.name)) && (
+            <button type="button" className="connect" onClick={() => openDialog({ kind: "wire", block: block.id, pin: pin.name })}>
+              wire…
+            </button>
+          )}
         </div>
       ))}
       {outputs.map((pin) => (

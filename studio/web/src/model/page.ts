@@ -128,6 +128,30 @@ export function rename(page: Page, from: string, to: string): Page {
   return { ...renamed, wires };
 }
 
+/** Blocks in columns, each right of what feeds it; within a column in the order they had from top to bottom. */
+export function arrange(page: Page): Page {
+  const depth = new Map(page.blocks.map((block) => [block.id, 0]));
+  for (let round = 0, moved = true; moved && round < page.blocks.length; round += 1) {
+    moved = false;
+    for (const { source, target } of page.wires) {
+      const least = (depth.get(source) ?? -1) + 1;
+      if (depth.has(source) && least > (depth.get(target) ?? Infinity)) {
+        depth.set(target, least);
+        moved = true;
+      }
+    }
+  }
+  const next = new Map<number, number>();
+  const places = new Map<string, { x: number; y: number }>();
+  for (const block of [...page.blocks].sort((a, b) => a.y - b.y || a.x - b.x)) {
+    const column = depth.get(block.id) ?? 0;
+    const y = next.get(column) ?? 60;
+    places.set(block.id, { x: 60 + 330 * column, y });
+    next.set(column, y + 90 + 21 * block.pins.length);
+  }
+  return moveBlocks(page, places);
+}
+
 export interface Clip {
   readonly blocks: readonly Block[];
   readonly wires: readonly Wire[];

@@ -28,6 +28,7 @@ export function Palette(): React.JSX.Element {
     } else if (event.key === "Enter" && found[chosen]) {
       event.preventDefault();
       choose(found[chosen]);
+      setText("");
     } else if (event.key === "Escape") {
       setText("");
       (event.target as HTMLElement).blur();

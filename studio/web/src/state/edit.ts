@@ -77,6 +77,11 @@ export function endTyping(): void {
   set((state) => ({ history: { ...state.history, last: "" } }));
 }
 
+/** Lays the page out anew: for pages whose blocks lie over each other. */
+export function arrange(): void {
+  edit(pages.arrange(get().page));
+}
+
 export function dropDragged(): void {
   edit(placed());
 }

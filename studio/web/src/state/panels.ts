@@ -2,7 +2,7 @@
 import type { Dialog, Panel } from "./store";
 import { get, set } from "./store";
 
-const SIZES = { watch: { w: 460, h: 360 }, windows: { w: 720, h: 500 } };
+const SIZES = { watch: { w: 460, h: 400 }, windows: { w: 720, h: 500 } };
 
 function above(): number {
   return Math.max(0, ...get().panels.map((panel) => panel.z)) + 1;
@@ -12,7 +12,7 @@ function above(): number {
 function freePlace({ w, h }: { w: number; h: number }): { x: number; y: number } {
   const room = document.querySelector(".middle")?.getBoundingClientRect();
   if (!room) return { x: 16, y: 16 };
-  const others = [...document.querySelectorAll(".block, .panel, .zoom")].map((element) => element.getBoundingClientRect());
+  const others = [...document.querySelectorAll(".block, .panel, .zoom, .example")].map((element) => element.getBoundingClientRect());
   const right = Math.max(8, room.width - w - 16);
   const below = Math.max(8, room.height - h - 16);
   const places = [[16, 16], [right, 16], [16, below], [right, below], [right / 2, 16], [right / 2, below]] as const;

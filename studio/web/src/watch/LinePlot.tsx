@@ -47,6 +47,15 @@ export function ticks(low: number, high: number, count: number): number[] {
   return made;
 }
 
+/** From the least to the greatest value of every bin and back; bins without a finite value are left out. */
+function outline(least: Float32Array, most: Float32Array, x: (k: number) => number, y: (v: number) => number): string {
+  const bins = Array.from(least.keys()).filter((k) => Number.isFinite(least[k]) && Number.isFinite(most[k]));
+  const point = (values: Float32Array, k: number): string => `${x(k).toFixed(1)} ${y(values[k] ?? 0).toFixed(1)}`;
+  const there = bins.map((k) => point(most, k));
+  const back = bins.reverse().map((k) => point(least, k));
+  return there.length ? `M${[...there, ...back].join("L")}Z` : "";
+}
+
 function Curve({ line, width, height }: { line: Binary<LineHead>; width: number; height: number }): React.JSX.Element {
   const { head, data } = line;
   const n = head.shape[1];
@@ -67,7 +76,7 @@ function Curve({ line, width, height }: { line: Binary<LineHead>; width: number;
     });
     return made;
   };
-  const band = head.step > 1 ? `${path(most)}${path(least.slice().reverse()).replace(/^M/, "L")}` : "";
+  const band = head.step > 1 ? outline(least, most, x, y) : "";
   const place = (k: number): number => head.start + k * head.step;
   const tell = (k: number): string =>
     least[k] === most[k] ? `${place(k)}: ${short(least[k])}` : `${place(k)}–${place(k + 1) - 1}: ${short(least[k])} … ${short(most[k])}`;
@@ -105,8 +114,9 @@ function Curve({ line, width, height }: { line: Binary<LineHead>; width: number;
       <text className="axis" x={width - RIGHT} y={height - 6} textAnchor="end">
         {head.stop - 1}
       </text>
-      {band && <path className="band" d={`${band}Z`} />}
-      <path className="line" d={path(most)} />
+      {band && <path className="band" d={band} />}
+      <path className="curve" d={path(most)} />
+      {band && <path className="curve" d={path(least)} />}
       {n <= 60 && Array.from(most, (v, k) => Number.isFinite(v) && <circle className="point" key={k} cx={x(k)} cy={y(v)} r={2.5} />)}
       {at !== null && (
         <g className="probe">

@@ -15,7 +15,7 @@ export function lightsOf(shown: Shown, side: "cells" | "inputs"): (at: readonly 
   if (!shown || shown.side === side) return () => null;
   if (shown.side === "cells") {
     const { box, weight, inputs } = shown.window;
-    return (at) => (inputs > 0 && within(box, at) ? { text: weight, strength: 0.6 } : null);
+    return (at) => (inputs > 0 && within(box, at) ? { text: weight, strength: 1 } : null);
   }
   const { box, cells, weights, shares } = shown.window;
   const most = Math.max(...shares, 1e-300);

@@ -2,7 +2,7 @@
 import { useState } from "react";
 import type { Binary, LineHead } from "../net/types";
 import { AxisChoice, Sliders } from "./Axes";
-import { short } from "./index";
+import { short, ticks } from "./index";
 import { useAnswer } from "./useAnswer";
 import { useSize } from "./useSize";
 
@@ -35,16 +35,6 @@ export function LinePlot({ target, shape, version }: Props): React.JSX.Element {
       </div>
     </div>
   );
-}
-
-export function ticks(low: number, high: number, count: number): number[] {
-  if (!(high > low)) return [low];
-  const raw = (high - low) / count;
-  const power = 10 ** Math.floor(Math.log10(raw));
-  const step = ([1, 2, 5, 10].find((m) => m * power >= raw) ?? 10) * power;
-  const made: number[] = [];
-  for (let k = Math.ceil(low / step); k * step <= high + step * 1e-9; k += 1) made.push(k * step);
-  return made;
 }
 
 /** From the least to the greatest value of every bin and back; bins without a finite value are left out. */

@@ -31,3 +31,14 @@ export function short(value: number | null | undefined, digits = 6): string {
   if (!Number.isFinite(value)) return value > 0 ? "inf" : "-inf";
   return String(Number(value.toPrecision(digits)));
 }
+
+/** Round numbers between two, about `count` of them. */
+export function ticks(low: number, high: number, count: number): number[] {
+  if (!(high > low)) return [low];
+  const raw = (high - low) / count;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = ([1, 2, 5, 10].find((m) => m * power >= raw) ?? 10) * power;
+  const made: number[] = [];
+  for (let k = Math.ceil(low / step); k * step <= high + step * 1e-9; k += 1) made.push(k * step);
+  return made;
+}

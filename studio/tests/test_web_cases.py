@@ -1,0 +1,13 @@
+"""The cases that Vitest holds the browser to are what `poolgrad.enuspace` says today."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+WEB = Path(__file__).resolve().parents[1] / "web"
+
+
+def test_cases_are_the_law() -> None:
+    made = runpy.run_path(str(WEB / "scripts" / "cases.py"))["text"]()
+    assert made == (WEB / "test" / "cases.json").read_text(encoding="utf-8"), "run studio/web/scripts/cases.py and look at the difference"

@@ -1,58 +1,83 @@
 // A block in enuSpace's look: a dark rounded box with an amber border and a blue title; pins down the left side in
 // enuSpace's order, outputs on the right edge, results on the lower edge; above it its state, time and error.
+// While blocks are dragged nothing in here is drawn again: one look into the store for each block, compared field by field.
 import type { NodeProps } from "@xyflow/react";
 import { Handle, Position } from "@xyflow/react";
 import { memo } from "react";
+import { useShallow } from "zustand/react/shallow";
 import { formatShape } from "../model/grammar";
 import type { Block, Pin } from "../model/page";
-import { useStore, resultKey } from "../state/store";
-import type { BlockNode as Node } from "../state/store";
-import { openPanel, pointAt } from "../state/panels";
+import type { BlockState, LogEntry, Result } from "../net/types";
 import { problemsOf, wiredPins } from "../state/derived";
+import { openPanel, pointAt } from "../state/panels";
+import type { BlockNode as Node, State } from "../state/store";
+import { resultKey, useStore } from "../state/store";
 import { badgeOf, label, preview } from "./looks";
 
-export const BlockNode = memo(function BlockNode({ data: { block }, selected }: NodeProps<Node>): React.JSX.Element {
-  const known = useStore((s) => s.library.blocks.some((def) => def.name === block.symbol));
-  const state = useStore((s) => s.states.get(block.id));
-  const stale = useStore((s) => s.stale.has(block.id));
-  const wired = useStore((s) => wiredPins(s.page.wires).get(block.id));
-  const left = block.pins.filter((pin) => pin.kind === "input" || pin.kind === "const" || pin.kind === "");
-  const right = block.pins.filter((pin) => pin.kind === "output");
-  const below = block.pins.filter((pin) => pin.kind === "result");
-  const running = useStore((s) => s.run?.state === "running" && s.run.current === block.id);
-  const phase = running ? "running" : stale ? "stale" : (state?.state ?? "idle");
-  return (
-    <div className={`block ${phase} ${selected ? "selected" : ""} ${known ? "" : "unknown"}`} data-block={block.id} data-state={phase}>
-      <Badges block={block} />
-      <header className="block-title">
-        <span className="block-symbol">{block.symbol || "(no name)"}</span>
-        <span className="block-id">{block.id}</span>
-      </header>
-      <div className="block-body">
-        <ul className="pins left">
-          {left.map((pin) => (
-            <LeftPin key={pin.name} block={block} pin={pin} wired={wired?.includes(`${pin.name}\n`) ?? false} />
-          ))}
-        </ul>
-        <ul className="pins right">
-          {right.map((pin) => (
-            <li key={pin.name} className="pin output" data-pin={pin.name} onDoubleClick={watching(block.id, `result_${pin.name}`, pin)}>
-              <span className="pin-name">{pin.name}</span>
-              <Handle id={pin.name} type="source" position={Position.Right} className="dot output" />
-            </li>
-          ))}
-        </ul>
+interface Look {
+  readonly known: boolean;
+  readonly state: BlockState | undefined;
+  readonly stale: boolean;
+  readonly running: boolean;
+  readonly wired: string;
+  readonly problems: ReadonlyMap<string, LogEntry>;
+  readonly results: ReadonlyMap<string, Result>;
+}
+
+function look(s: State, block: Block): Look {
+  return {
+    known: s.library.blocks.some((def) => def.name === block.symbol),
+    state: s.states.get(block.id),
+    stale: s.stale.has(block.id),
+    running: s.run?.state === "running" && s.run.current === block.id,
+    wired: wiredPins(s.page.wires).get(block.id) ?? "",
+    problems: problemsOf(s.checks),
+    results: s.results,
+  };
+}
+
+export const BlockNode = memo(
+  function BlockNode({ data: { block }, selected }: NodeProps<Node>): React.JSX.Element {
+    const seen = useStore(useShallow((s) => look(s, block)));
+    const left = block.pins.filter((pin) => pin.kind === "input" || pin.kind === "const" || pin.kind === "");
+    const right = block.pins.filter((pin) => pin.kind === "output");
+    const below = block.pins.filter((pin) => pin.kind === "result");
+    const phase = seen.running ? "running" : seen.stale ? "stale" : (seen.state?.state ?? "idle");
+    const looks = `block ${phase} ${selected ? "selected" : ""} ${seen.known ? "" : "unknown"}`;
+    return (
+      <div className={looks} data-block={block.id} data-state={phase}>
+        <BadgeButton block={block} seen={seen} />
+        <header className="block-title">
+          <span className="block-symbol">{block.symbol || "(no name)"}</span>
+          <span className="block-id">{block.id}</span>
+        </header>
+        <div className="block-body">
+          <ul className="pins left">
+            {left.map((pin) => (
+              <LeftPin key={pin.name} block={block} pin={pin} seen={seen} />
+            ))}
+          </ul>
+          <ul className="pins right">
+            {right.map((pin) => (
+              <li key={pin.name} className="pin output" data-pin={pin.name} onDoubleClick={watching(block.id, `result_${pin.name}`, pin)}>
+                <span className="pin-name">{pin.name}</span>
+                <Handle id={pin.name} type="source" position={Position.Right} className="dot output" />
+              </li>
+            ))}
+          </ul>
+        </div>
+        {below.length > 0 && (
+          <ul className="pins below">
+            {below.map((pin, k) => (
+              <ResultPin key={pin.name} block={block} pin={pin} at={(k + 1) / (below.length + 1)} seen={seen} />
+            ))}
+          </ul>
+        )}
       </div>
-      {below.length > 0 && (
-        <ul className="pins below">
-          {below.map((pin, k) => (
-            <ResultPin key={pin.name} block={block} pin={pin} at={(k + 1) / (below.length + 1)} />
-          ))}
-        </ul>
-      )}
-    </div>
-  );
-});
+    );
+  },
+  (before, now) => before.data.block === now.data.block && before.selected === now.selected,
+);
 
 function watching(block: string, pin: string, of: Pin): (event: React.MouseEvent) => void {
   return (event) => {
@@ -61,9 +86,11 @@ function watching(block: string, pin: string, of: Pin): (event: React.MouseEvent
   };
 }
 
-function LeftPin({ block, pin, wired }: { block: Block; pin: Pin; wired: boolean }): React.JSX.Element {
-  const problem = useStore((s) => problemsOf(s.checks).get(resultKey(block.id, pin.name)));
-  const colour = pin.interface === "Scope" || pin.name === "scope" ? "scope" : pin.kind === "const" ? "const" : wired ? "input wired" : "input";
+function LeftPin({ block, pin, seen }: { block: Block; pin: Pin; seen: Look }): React.JSX.Element {
+  const problem = seen.problems.get(resultKey(block.id, pin.name));
+  const wired = seen.wired.includes(`${pin.name}\n`);
+  const scope = pin.interface === "Scope" || pin.name === "scope";
+  const colour = scope ? "scope" : pin.kind === "const" ? "const" : wired ? "input wired" : "input";
   const tensor = pin.kind === "const" && pin.interface.includes("Initializer");
   return (
     <li
@@ -79,8 +106,8 @@ function LeftPin({ block, pin, wired }: { block: Block; pin: Pin; wired: boolean
   );
 }
 
-function ResultPin({ block, pin, at }: { block: Block; pin: Pin; at: number }): React.JSX.Element {
-  const result = useStore((s) => s.results.get(resultKey(block.id, pin.name)));
+function ResultPin({ block, pin, at, seen }: { block: Block; pin: Pin; at: number; seen: Look }): React.JSX.Element {
+  const result = seen.results.get(resultKey(block.id, pin.name));
   return (
     <li className={`pin result ${result ? "filled" : ""}`} data-pin={pin.name} onDoubleClick={watching(block.id, pin.name, pin)}>
       <Handle id={pin.name} type="source" position={Position.Bottom} className="dot result" style={{ left: `${100 * at}%` }} />
@@ -92,12 +119,9 @@ function ResultPin({ block, pin, at }: { block: Block; pin: Pin; at: number }): 
   );
 }
 
-function Badges({ block }: { block: Block }): React.JSX.Element | null {
-  const state = useStore((s) => s.states.get(block.id));
-  const stale = useStore((s) => s.stale.has(block.id));
-  const running = useStore((s) => s.run?.state === "running" && s.run.current === block.id);
-  const problem = useStore((s) => problemsOf(s.checks).get(block.id));
-  const badge = badgeOf(state, running, stale, problem);
+function BadgeButton({ block, seen }: { block: Block; seen: Look }): React.JSX.Element | null {
+  const problem = seen.problems.get(block.id);
+  const badge = badgeOf(seen.state, seen.running, seen.stale, problem);
   if (!badge) return null;
   return (
     <button

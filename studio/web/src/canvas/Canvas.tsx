@@ -1,7 +1,7 @@
 // The page: React Flow with our blocks, wires and rules. It draws what the store holds and turns gestures into edits.
 import type { Connection, Edge, IsValidConnection, NodeChange, OnConnectEnd } from "@xyflow/react";
-import { Background, BackgroundVariant, ConnectionMode, MiniMap, ReactFlow, SelectionMode, useReactFlow } from "@xyflow/react";
-import { useCallback, useEffect } from "react";
+import { Background, BackgroundVariant, ConnectionMode, ReactFlow, SelectionMode, useReactFlow } from "@xyflow/react";
+import { useCallback, useEffect, useRef } from "react";
 import { refusal } from "../model/rules";
 import { connect, dropDragged, place } from "../state/edit";
 import { onEdgesChange, onNodesChange, select } from "../state/flow";
@@ -69,8 +69,12 @@ export function Canvas(): React.JSX.Element {
     [flow],
   );
 
+  const box = useRef<HTMLDivElement>(null);
+  // Under the hand that drags a block the browser need not look for what lies below among thousands of pins.
+  const shield = (on: boolean) => () => box.current?.classList.toggle("dragging", on);
+
   return (
-    <div className="canvas" onDrop={onDrop} onDragOver={(event) => event.preventDefault()} role="region" aria-label="page">
+    <div className="canvas" ref={box} onDrop={onDrop} onDragOver={(event) => event.preventDefault()} role="region" aria-label="page">
       <ReactFlow
         nodes={nodes}
         edges={edges}
@@ -81,6 +85,8 @@ export function Canvas(): React.JSX.Element {
         onConnect={(c) => connect(endsOfConnection(c))}
         onConnectEnd={onConnectEnd}
         isValidConnection={isValid}
+        onNodeDragStart={shield(true)}
+        onNodeDragStop={shield(false)}
         onNodeDoubleClick={(_, node) => openPanel("watch", node.id)}
         connectionMode={ConnectionMode.Loose}
         connectionLineComponent={WireInHand}
@@ -93,10 +99,10 @@ export function Canvas(): React.JSX.Element {
         nodeDragThreshold={2}
       >
         <Background variant={BackgroundVariant.Dots} gap={24} size={1.2} />
-        {nodes.length > 12 && <MiniMap pannable ariaLabel="overview of the page" nodeColor="var(--border-block)" />}
         <Zoom />
         <Refusal />
       </ReactFlow>
+      <div className="shield" />
     </div>
   );
 }

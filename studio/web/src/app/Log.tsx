@@ -43,7 +43,7 @@ export function Log(): React.JSX.Element {
       </div>
       {open && (
         <div className="log-body" ref={body} role="log" aria-label={tab} tabIndex={0}>
-          {entries.length === 0 && <p className="nothing">{tab === "log" ? "Nothing was run yet." : "Nothing is wrong with this page."}</p>}
+          {entries.length === 0 && <p className="nothing">{tab === "log" ? (run ? "Nothing was said yet." : "Nothing was run yet.") : "Nothing is wrong with this page."}</p>}
           {entries.map((entry, k) => (
             <Line key={k} entry={entry} />
           ))}

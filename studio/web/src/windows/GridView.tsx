@@ -129,7 +129,7 @@ function drawGrid(canvas: HTMLCanvasElement, el: HTMLElement, cell: number, prop
       const text = lit ? lit.text : values ? brief(values[r * columns + c]) : "";
       if (text && cell >= 24) {
         context.fillStyle = lit ? colour("--lit-text") : colour("--cell-text");
-        context.fillText(text, x + cell / 2, y + cell / 2 + 1, cell - 3);
+        context.fillText(text, x + cell / 2, y + cell / 2 + 1, cell - 8);
       }
     }
   }

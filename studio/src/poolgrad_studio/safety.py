@@ -26,7 +26,8 @@ class Guard:
         self.app = app
         self._token = token.encode("ascii")
         self._hosts = [f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")]
-        sockets = " ".join(f"ws://{host}" for host in self._hosts)
+        # The grammar of policies has no IPv6 addresses; there 'self' must do.
+        sockets = " ".join(f"ws://{host}" for host in self._hosts if not host.startswith("["))
         policy = [
             "default-src 'none'",
             "script-src 'self'",

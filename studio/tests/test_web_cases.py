@@ -10,4 +10,5 @@ WEB = Path(__file__).resolve().parents[1] / "web"
 
 def test_cases_are_the_law() -> None:
     made = runpy.run_path(str(WEB / "scripts" / "cases.py"))["text"]()
-    assert made == (WEB / "test" / "cases.json").read_text(encoding="utf-8"), "run studio/web/scripts/cases.py and look at the difference"
+    kept = (WEB / "test" / "cases.json").read_text(encoding="utf-8")
+    assert made == kept, "run studio/web/scripts/cases.py and look at the difference"

@@ -37,7 +37,8 @@ KEYS = {
     "End": (35, ""),
     "PageDown": (34, ""),
 }
-SEEN = "[...document.querySelectorAll('.log-body, .toasts, dialog, .progress, .kept')].map(e => e.innerText).join('\\n').slice(0, 900)"
+SEEN = """[...document.querySelectorAll('.log-body, .toasts, dialog, .progress, .kept')]
+    .map(e => e.innerText).join(' | ').slice(0, 900)"""
 ALT, CTRL, META, SHIFT = 1, 2, 4, 8
 FLAGS = (
     "--headless=new",
@@ -261,8 +262,9 @@ class Tab:
 
     def fill(self, selector: str, text: str) -> None:
         """Replace what a field holds, as a user would: choose all of it and type."""
-        self.wait(f"document.querySelector({json.dumps(selector)})", selector)
-        self.run(f"(e => {{ e.scrollIntoView({{block: 'nearest'}}); e.focus(); e.select(); }})(document.querySelector({json.dumps(selector)}))")
+        found = f"document.querySelector({json.dumps(selector)})"
+        self.wait(found, selector)
+        self.run(f"(e => {{ e.scrollIntoView({{block: 'nearest'}}); e.focus(); e.select(); }})({found})")
         self.type(text) if text else self.key("Backspace")
 
     def screenshot(self, path: Path) -> None:

@@ -58,6 +58,7 @@ def test_two_tabs(hands: Hands, browser: Chromium, server: ServerProcess) -> Non
     hands.kept()
     other = Hands(browser, hands.tab.run("location.href"))
     other.tab.wait("document.querySelectorAll('.block').length === 1", "the page in the other tab")
+    other.fitted()
     other.choose("ID_1")
     other.set("ID_1", "val", "42")
     other.kept()

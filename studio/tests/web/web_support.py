@@ -11,9 +11,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import poolgrad_studio
 import pytest
 from chromium import CTRL, Chromium, Tab, find_chromium
+
+import poolgrad_studio
 
 __all__ = ["NEEDS", "Hands", "ServerProcess", "run_headless"]
 
@@ -71,6 +72,10 @@ class Hands:
             time.sleep(0.4)
             self.tab.screenshot(Path(SHOTS) / f"{self.name}-{state}.png")
 
+    def fitted(self) -> None:
+        """A page that was just opened moves into sight once; until then nothing is where it seems."""
+        self.tab.wait("location.hash.slice(1) && document.querySelector('.canvas').dataset.fitted === location.hash.slice(1)")
+
     def begin(self) -> None:
         """An empty page."""
         self.tab.click(".cards button:nth-child(4)")
@@ -100,11 +105,11 @@ class Hands:
         return made
 
     def _new(self, before: set[str]) -> str:
-        script = f"[...document.querySelectorAll('.block')].map(b => b.dataset.block).find(b => !{json.dumps(sorted(before))}.includes(b))"
-        return str(self.tab.wait(script, "a new block"))
+        blocks = "[...document.querySelectorAll('.block')].map(b => b.dataset.block)"
+        return str(self.tab.wait(f"{blocks}.find(b => !{json.dumps(sorted(before))}.includes(b))", "a new block"))
 
     def handle(self, block: str, pin: str) -> tuple[float, float]:
-        return self.tab.middle(f"[data-block='{block}'] [data-pin='{pin}'] .react-flow__handle")
+        return self.tab.middle(f"[data-block='{block}'] [data-pin='{pin}'] .dot")
 
     def wire(self, source: str, source_pin: str, target: str, target_pin: str) -> None:
         before = self.wires()
@@ -117,7 +122,8 @@ class Hands:
         self.tab.key("w")
         self.tab.wait("document.querySelector('dialog .choices')", "the dialog for wires")
         if find not in self.tab.text("dialog h2"):
-            self.tab.run(f"[...document.querySelectorAll('dialog [role=tab]')].find(t => t.innerText === {json.dumps(find)}).focus()")
+            tabs = "[...document.querySelectorAll('dialog [role=tab]')]"
+            self.tab.run(f"{tabs}.find(t => t.innerText === {json.dumps(find)}).focus()")
             self.tab.key("Enter")
             self.tab.run("document.querySelector('dialog input').focus()")
         self.tab.type(wanted)
@@ -169,8 +175,9 @@ class Hands:
     def watch(self, block: str, pin: str) -> list[list[str]]:
         """Double-click a pin; gives the rows of its table, once they are all there."""
         self.tab.click(f"[data-block='{block}'] [data-pin='{pin}'] .pin-name", times=2)
-        rows = "[...document.querySelectorAll('.panel.watch .table-row:not(.coming)')].map(r => [...r.children].map(c => c.innerText))"
-        return list(self.tab.wait(f"(r => r.length && r)({rows})", f"the values of {block}.{pin}"))
+        rows = "[...document.querySelectorAll('.panel.watch .table-row:not(.coming)')]"
+        cells = f"(r => r.length && r)({rows}.map(r => [...r.children].map(c => c.innerText)))"
+        return list(self.tab.wait(cells, f"the values of {block}.{pin}"))
 
     def save(self, name: str) -> None:
         self.tab.key("s", modifiers=CTRL)

@@ -25,15 +25,32 @@ LISTS_OF_INTS = [
     *("1,2,2,2,00001", "1,123456789012345678901,1,1", "-0,1,1,1"),
 ]
 LISTS_OF_FLOATS = [
-    *("1.0,1.44,1.73,1.0", "1, 1.44; 3.f,1", "1,1.5f,2.F,1", "1,inf,2,1", "1,nan,2,1", "1,0.5,2,1", "2,2,2,1", "1,2,2,2", "1,2,2"),
-    *("", "1,.5e1,2.,1", "1,1e400,2,1", "1,f,2,1", "1,1.44ff,2,1", "1,0x10,2,1", "1,1_0,2,1", "1,,2,1", "1,-Infinity,2,1"),
+    *("1.0,1.44,1.73,1.0", "1, 1.44; 3.f,1", "1,1.5f,2.F,1", "1,inf,2,1", "1,nan,2,1", "1,0.5,2,1", "2,2,2,1", "1,2,2,2"),
+    *(
+        "1,2,2",
+        "",
+        "1,.5e1,2.,1",
+        "1,1e400,2,1",
+        "1,f,2,1",
+        "1,1.44ff,2,1",
+        "1,0x10,2,1",
+        "1,1_0,2,1",
+        "1,,2,1",
+        "1,-Infinity,2,1",
+    ),
 ]
 ATTRIBUTES = [
     *("data_format_ = NHWC;", "data_format_ = NCHW;", "data_format_ = NDHWC;", "data_format_ = NCDHW;", "data_format_=NDHWC", ""),
     *("data_format = NDHWC;", "data_format_ = ;", "data_format_", "data_format_ = NDHWC; data_format_ = NCDHW;", "x = 1;;", "=;"),
-    *("data_\nformat_ = ND HWC ;", "data_format_ = ndhwc;", "overlapping_ = true;", "overlapping_ = yes;", "seed_ = 12; seed2_ = -3"),
-    *("seed_ = 1.5;", "seed_ = 1,2;", "seed_ = 99999999999999999999;", "pseudo_random_ = TRUE; deterministic_ = 0;", "seed_ = 'a';"),
-    "data_format_ = a=b;",
+    *("data_\nformat_ = ND HWC ;", "data_format_ = ndhwc;", "overlapping_ = true;", "overlapping_ = yes;"),
+    *(
+        "seed_ = 12; seed2_ = -3",
+        "seed_ = 1.5;",
+        "seed_ = 1,2;",
+        "seed_ = 99999999999999999999;",
+        "pseudo_random_ = TRUE; deterministic_ = 0;",
+    ),
+    *("seed_ = 'a';", "data_format_ = a=b;"),
 ]
 PADDINGS = ["SAME", "VALID", "same", " SAME", "", "EXPLICIT", "VAL'ID"]
 SWITCHES = ["TRUE", "false", "1", "0", " True ", "", "yes", "2"]
@@ -140,7 +157,8 @@ def wires() -> dict[str, Any]:
     chosen += [(("AvgPool3D", "output"), ("ClientSession", pin)) for pin in ("fetch_outputs", "run_outputs", "inputs", "device")]
     chosen += [(("AvgPoolGrad", "output"), ("FractionalAvgPoolGrad", "out_backprop"))]
     chosen += [(("lists", "many"), ("lists", "values")), (("lists", "many"), ("ClientSession", "fetch_outputs"))]
-    chosen += [(("odd", "product"), ("AvgPool3D", "input")), (("Const", "output"), ("odd", "a")), (("odd", "x"), ("AvgPool", "y"))]
+    chosen += [(("odd", "product"), ("AvgPool3D", "input")), (("Const", "output"), ("odd", "a"))]
+    chosen += [(("odd", "x"), ("AvgPool", "y"))]
     cases = [[*a, *b, refusal(page, *a, *b)] for a, b in chosen]
     plain = page.to_dict()
     blocks = [{key: block[key] for key in ("id", "symbol", "pins")} for block in plain["blocks"]]

@@ -23,7 +23,12 @@ from web_support import STATIC, Hands, ServerProcess
 from poolgrad.enuspace import Page, save_page
 
 ROUNDS = 7
-FRAMES = """(window.frames = [], (function next(t) { frames.push(t); window.frame = requestAnimationFrame(next) })(performance.now()), true)"""
+FRAMES = """(window.frames = [], (function next(t) {
+    frames.push(t); window.frame = requestAnimationFrame(next) })(performance.now()), true)"""
+ENDS = """(window.ends = {}, new MutationObserver(() => {
+    const s = document.querySelector('[data-run]')?.dataset;
+    if (s?.run === 'done') window.ends[s.number] ??= performance.now();
+}).observe(document.body, {subtree: true, childList: true, attributes: true}), true)"""
 SIZES = "assets/app.js", "assets/app.css", "index.html"
 
 
@@ -107,8 +112,7 @@ def heat_maps(hands: Hands) -> tuple[list[float], list[float]]:
     hands.watch("pool", "result_output")
     tab.click(".watch-tabs [role=tab]:nth-child(2)")
     tab.wait("document.querySelector('.picture canvas')?.width === 1000")
-    watcher = "new MutationObserver(() => { const s = document.querySelector('[data-run]')?.dataset; if (s?.run === 'done' && window.ends[s.number] === undefined) window.ends[s.number] = performance.now() })"
-    tab.run(f"(window.ends = {{}}, {watcher}.observe(document.body, {{subtree: true, childList: true, attributes: true}}), true)")
+    tab.run(ENDS)
     tab.run("addEventListener('keydown', () => { window.pressed = performance.now() }, true)")
     after, whole = [], []
     for _ in range(ROUNDS):
@@ -132,8 +136,8 @@ def jumps(hands: Hands) -> list[float]:
         script = f"""new Promise(done => {{
             const table = document.querySelector('.panel .table'), begun = performance.now();
             table.scrollTop = table.scrollHeight * {(k + 1) / (ROUNDS + 1)};
-            const look = () => document.querySelector('.table-row') && !document.querySelector('.table-row.coming') && table.scrollTop > 0
-                ? done(performance.now() - begun) : requestAnimationFrame(look);
+            const there = () => table.querySelector('.table-row') && !table.querySelector('.table-row.coming');
+            const look = () => there() ? done(performance.now() - begun) : requestAnimationFrame(look);
             requestAnimationFrame(() => requestAnimationFrame(look)); }})"""
         times.append(float(tab.run(script)))
     return times

@@ -1,5 +1,6 @@
 // A block in enuSpace's look: a dark rounded box with an amber border and a blue title; pins down the left side in
 // enuSpace's order, outputs on the right edge, results on the lower edge; above it its state, time and error.
+// Only pins that wires may meet are handles: React Flow asks each of them at every move.
 // While blocks are dragged nothing in here is drawn again: one look into the store for each block, compared field by field.
 import type { NodeProps } from "@xyflow/react";
 import { Handle, Position } from "@xyflow/react";
@@ -61,7 +62,7 @@ export const BlockNode = memo(
             {right.map((pin) => (
               <li key={pin.name} className="pin output" data-pin={pin.name} onDoubleClick={watching(block.id, `result_${pin.name}`, pin)}>
                 <span className="pin-name">{pin.name}</span>
-                <Handle id={pin.name} type="source" position={Position.Right} className="dot output" />
+                <Handle id={pin.name} type="source" position={Position.Right} className="dot right output" />
               </li>
             ))}
           </ul>
@@ -99,7 +100,11 @@ function LeftPin({ block, pin, seen }: { block: Block; pin: Pin; seen: Look }): 
       title={problem?.message}
       onDoubleClick={tensor ? watching(block.id, pin.name, pin) : undefined}
     >
-      <Handle id={pin.name} type="target" position={Position.Left} className={`dot ${colour}`} />
+      {scope || pin.kind === "const" ? (
+        <i className={`dot left ${colour}`} />
+      ) : (
+        <Handle id={pin.name} type="target" position={Position.Left} className={`dot left ${colour}`} />
+      )}
       <span className="pin-name">{label(pin)}</span>
       {pin.kind === "const" && <span className="pin-value">{preview(pin)}</span>}
     </li>
@@ -110,7 +115,7 @@ function ResultPin({ block, pin, at, seen }: { block: Block; pin: Pin; at: numbe
   const result = seen.results.get(resultKey(block.id, pin.name));
   return (
     <li className={`pin result ${result ? "filled" : ""}`} data-pin={pin.name} onDoubleClick={watching(block.id, pin.name, pin)}>
-      <Handle id={pin.name} type="source" position={Position.Bottom} className="dot result" style={{ left: `${100 * at}%` }} />
+      <i className="dot bottom result" style={{ left: `${100 * at}%` }} />
       <span className="pin-name">
         {pin.name}
         {result ? formatShape(result.shape) : ""}

@@ -2,6 +2,7 @@
 import type { Connection, Edge, IsValidConnection, NodeChange, OnConnectEnd } from "@xyflow/react";
 import { Background, BackgroundVariant, ConnectionMode, ReactFlow, SelectionMode, useReactFlow } from "@xyflow/react";
 import { useCallback, useEffect, useRef } from "react";
+import type { Ends } from "../model/page";
 import { refusal } from "../model/rules";
 import { connect, dropDragged, place } from "../state/edit";
 import { onEdgesChange, onNodesChange, select } from "../state/flow";
@@ -9,7 +10,7 @@ import { openPanel } from "../state/panels";
 import type { BlockNode as Node } from "../state/store";
 import { get, toast, useStore } from "../state/store";
 import { BlockNode } from "./BlockNode";
-import { endsOf } from "./ends";
+import { pinAt, whyNot } from "./ends";
 import { Refusal, Wire, WireInHand } from "./Wire";
 import { Zoom } from "./Zoom";
 
@@ -17,25 +18,42 @@ const NODE_TYPES = { block: BlockNode };
 const EDGE_TYPES = { wire: Wire };
 export const DRAGGED = "application/x-poolgrad-block";
 
-function endsOfConnection(c: Connection | Edge): ReturnType<typeof endsOf> {
+function endsOfConnection(c: Connection | Edge): Ends {
   return { source: c.source, source_pin: c.sourceHandle ?? "", target: c.target, target_pin: c.targetHandle ?? "" };
 }
 
 const isValid: IsValidConnection = (c) => refusal(get().library, get().page, endsOfConnection(c)) === null;
 
 /** A wire let go over a pin that refuses it: the reason stays for a while. */
-const onConnectEnd: OnConnectEnd = (_, held) => {
-  if (held.isValid || !held.toHandle || !held.fromHandle) return;
-  const { fromHandle: from, toHandle: to } = held;
-  const ends = endsOf(from.type === "source", from.nodeId, from.id ?? "", to.nodeId, to.id ?? "");
-  const why = refusal(get().library, get().page, ends);
-  if (why && (from.nodeId !== to.nodeId || from.id !== to.id)) toast(`no wire: ${why}`, "error");
+const onConnectEnd: OnConnectEnd = (event, { isValid: drawn, fromHandle, toHandle }) => {
+  if (drawn || !fromHandle) return;
+  const { clientX, clientY } = "changedTouches" in event ? (event.changedTouches[0] ?? { clientX: 0, clientY: 0 }) : event;
+  const to = toHandle ? { block: toHandle.nodeId, pin: toHandle.id ?? "" } : pinAt(clientX, clientY);
+  const why = whyNot(fromHandle, to);
+  if (why) toast(`no wire: ${why}`, "error");
 };
 
 /** A block that was let go after a drag, or moved by an arrow key, is an edit; on the way it is only drawn. */
 function onChanges(changes: NodeChange<Node>[]): void {
+  if (changes.every((change) => change.type === "position" && change.dragging)) {
+    for (const change of changes) if (change.type === "position") onTheWay.set(change.id, change);
+    frame ||= requestAnimationFrame(flush);
+    return;
+  }
+  flush();
   onNodesChange(changes);
   if (changes.some((change) => change.type === "position" && !change.dragging)) dropDragged();
+}
+
+// However often the mouse reports, blocks under it move once a frame.
+const onTheWay = new Map<string, NodeChange<Node>>();
+let frame = 0;
+
+function flush(): void {
+  cancelAnimationFrame(frame);
+  frame = 0;
+  if (onTheWay.size > 0) onNodesChange([...onTheWay.values()]);
+  onTheWay.clear();
 }
 
 export function Canvas(): React.JSX.Element {
@@ -44,11 +62,16 @@ export function Canvas(): React.JSX.Element {
   const doc = useStore((s) => s.doc);
   const focus = useStore((s) => s.focus);
   const flow = useReactFlow<Node>();
+  const box = useRef<HTMLDivElement>(null);
 
   useEffect(() => {
     // An empty page has nothing to fit, and React Flow would keep the wish until the first block comes.
-    if (!doc || get().page.blocks.length === 0) return;
-    const timer = setTimeout(() => void flow.fitView({ padding: 0.15, maxZoom: 1 }), 60);
+    const fitted = (): void => box.current?.setAttribute("data-fitted", doc ?? "");
+    if (!doc || get().page.blocks.length === 0) {
+      fitted();
+      return;
+    }
+    const timer = setTimeout(() => void flow.fitView({ padding: 0.15, maxZoom: 1 }).then(fitted), 60);
     return () => clearTimeout(timer);
   }, [doc, flow]);
 
@@ -69,7 +92,6 @@ export function Canvas(): React.JSX.Element {
     [flow],
   );
 
-  const box = useRef<HTMLDivElement>(null);
   // Under the hand that drags a block the browser need not look for what lies below among thousands of pins.
   const shield = (on: boolean) => () => box.current?.classList.toggle("dragging", on);
 
@@ -90,7 +112,7 @@ export function Canvas(): React.JSX.Element {
         onNodeDoubleClick={(_, node) => openPanel("watch", node.id)}
         connectionMode={ConnectionMode.Loose}
         connectionLineComponent={WireInHand}
-        connectionRadius={24}
+        connectionRadius={10}
         selectionMode={SelectionMode.Partial}
         deleteKeyCode={null}
         minZoom={0.1}

@@ -3,10 +3,8 @@
 import type { ConnectionLineComponentProps, EdgeProps } from "@xyflow/react";
 import { BaseEdge, getSmoothStepPath, Position, useConnection } from "@xyflow/react";
 import { memo } from "react";
-import { refusal } from "../model/rules";
-import { get } from "../state/store";
 import type { BlockNode, WireEdge } from "../state/store";
-import { endsOf } from "./ends";
+import { pinAt, whyNot } from "./ends";
 
 export const Wire = memo(function Wire(props: EdgeProps<WireEdge>): React.JSX.Element {
   const { id, sourceX, sourceY, targetX, targetY, selected } = props;
@@ -49,13 +47,17 @@ export function WireInHand(props: ConnectionLineComponentProps<BlockNode>): Reac
   );
 }
 
-/** Why the wire in the hand may not end at the pin under it; null if it may, or if there is no pin. */
-function useWhy(): string | null {
-  const held = useConnection((c) => (c.inProgress && c.toHandle ? `${c.fromHandle.type}\n${c.fromHandle.nodeId}\n${c.fromHandle.id ?? ""}\n${c.toHandle.nodeId}\n${c.toHandle.id ?? ""}` : ""));
-  if (!held) return null;
-  const [type, from, fromPin, to, toPin] = held.split("\n") as [string, string, string, string, string];
-  const { library, page } = get();
-  return refusal(library, page, endsOf(type === "source", from, fromPin, to, toPin));
+/** Why the wire in the hand may not end at the pin under it; empty if it may, or if there is no pin. */
+function useWhy(): string {
+  return useConnection((c) => {
+    if (!c.inProgress) return "";
+    const { toHandle: handle, pointer } = c;
+    const edge = document.querySelector(".react-flow")?.getBoundingClientRect();
+    const under = handle
+      ? { block: handle.nodeId, pin: handle.id ?? "" }
+      : pinAt(pointer.x + (edge?.left ?? 0), pointer.y + (edge?.top ?? 0));
+    return whyNot(c.fromHandle, under) ?? "";
+  });
 }
 
 /** The reason beside the pointer, above everything, so that it never hides behind a block. */

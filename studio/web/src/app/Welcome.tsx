@@ -48,7 +48,7 @@ export function Welcome(): React.JSX.Element | null {
                   <Icon name="file" />
                   <strong>{info.name}</strong>
                   <span>
-                    {info.blocks} blocks, {info.file ?? "never saved to a file"}
+                    {info.blocks === 1 ? "one block" : `${info.blocks} blocks`}, {info.file ?? "never saved to a file"}
                     {info.dirty ? ", unsaved changes" : ""}, {new Date(info.edited * 1000).toLocaleString()}
                   </span>
                 </button>

@@ -98,7 +98,7 @@ export function OpenDialog(): React.JSX.Element {
                   <Icon name="file" />
                   <strong>{info.name}</strong>
                   <span>
-                    {info.blocks} blocks, {info.file ?? "never saved to a file"}, {new Date(info.edited * 1000).toLocaleString()}
+                    {info.blocks === 1 ? "one block" : `${info.blocks} blocks`}, {info.file ?? "never saved to a file"}, {new Date(info.edited * 1000).toLocaleString()}
                   </span>
                 </button>
               </li>

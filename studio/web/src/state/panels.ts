@@ -8,14 +8,18 @@ function above(): number {
   return Math.max(0, ...get().panels.map((panel) => panel.z)) + 1;
 }
 
+type Place = Pick<Panel, "x" | "y" | "w" | "h">;
+
 /** The corner of the page where a window of this size hides least of the blocks and of the other windows. */
-function freePlace({ w, h }: { w: number; h: number }): { x: number; y: number } {
+function freePlace(size: { w: number; h: number }): Place {
   const room = document.querySelector(".middle")?.getBoundingClientRect();
-  if (!room) return { x: 16, y: 16 };
+  if (!room) return { x: 16, y: 16, ...size };
+  const w = Math.min(size.w, room.width - 24);
+  const h = Math.min(size.h, room.height - 24);
   const others = [...document.querySelectorAll(".block, .panel, .zoom, .example")].map((element) => element.getBoundingClientRect());
-  const right = Math.max(8, room.width - w - 16);
-  const below = Math.max(8, room.height - h - 16);
-  const places = [[16, 16], [right, 16], [16, below], [right, below], [right / 2, 16], [right / 2, below]] as const;
+  const right = Math.max(8, room.width - w - 12);
+  const below = Math.max(8, room.height - h - 12);
+  const places = [[12, 12], [right, 12], [12, below], [right, below], [right / 2, 12], [right / 2, below]] as const;
   const hidden = ([x, y]: readonly [number, number]): number =>
     others.reduce((sum, r) => {
       const across = Math.min(room.left + x + w, r.right) - Math.max(room.left + x, r.left);
@@ -23,7 +27,7 @@ function freePlace({ w, h }: { w: number; h: number }): { x: number; y: number }
       return sum + Math.max(0, across) * Math.max(0, down);
     }, 0);
   const [x, y] = places.reduce((best, place) => (hidden(place) < hidden(best) ? place : best));
-  return { x: Math.round(x), y: Math.round(y) };
+  return { x: Math.round(x), y: Math.round(y), w, h };
 }
 
 export function openPanel(kind: Panel["kind"], block: string, pin = ""): void {
@@ -33,7 +37,7 @@ export function openPanel(kind: Panel["kind"], block: string, pin = ""): void {
     raisePanel(key);
     return;
   }
-  set({ panels: [...panels, { key, kind, block, pin, ...freePlace(SIZES[kind]), ...SIZES[kind], z: above() }] });
+  set({ panels: [...panels, { key, kind, block, pin, ...freePlace(SIZES[kind]), z: above() }] });
 }
 
 export function changePanel(key: string, change: Partial<Pick<Panel, "x" | "y" | "w" | "h" | "z">>): void {

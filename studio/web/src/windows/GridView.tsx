@@ -142,5 +142,7 @@ function drawGrid(canvas: HTMLCanvasElement, el: HTMLElement, cell: number, prop
 
 function brief(value: number | undefined): string {
   if (value === undefined || Number.isNaN(value)) return value === undefined ? "" : "nan";
-  return Math.abs(value) >= 1e4 ? value.toExponential(0) : String(Number(value.toPrecision(3)));
+  const size = Math.abs(value);
+  if (size >= 1e4 || (size < 5e-4 && size > 0)) return value.toExponential(0);
+  return String(Number(size < 1 ? value.toFixed(3) : value.toPrecision(3)));
 }

@@ -28,7 +28,7 @@ export function sayCell(window: CellWindow, gradient: boolean): string {
   }
   return gradient
     ? `dY${at} is shared among ${window.inputs} inputs ${where}: each of them gets ${window.weight}`
-    : `Y${at} adds ${window.inputs} inputs ${where}: each of them counts ${window.weight}`;
+    : `Y${at} is a sum of ${window.inputs} inputs ${where}: each of them counts ${window.weight}`;
 }
 
 export function sayInput(window: InputWindow, gradient: boolean): string {

@@ -52,6 +52,16 @@ def point(hands: Hands, side: str, row: int, column: int) -> str:
     return str(tab.wait(f"(t => t.includes({json.dumps(wanted)}) && t)(document.querySelector('.windows-said').innerText)"))
 
 
+def colour(hands: Hands, side: str, row: int, column: int) -> str:
+    """What the corner of a cell is painted: yellow, green or dark."""
+    script = f"""(() => {{
+        const grid = document.querySelector('.grid.{side}'), n = Number(grid.dataset.cell);
+        const context = grid.querySelector('canvas').getContext('2d');
+        return [...context.getImageData({column} * n + 5, {row} * n + 5, 1, 1).data]; }})()"""
+    red, green, blue, _ = hands.tab.run(script)
+    return "yellow" if red > 120 and green > 100 and blue < 90 else "green" if green > red + 60 else "dark"
+
+
 def test_windows_light_up(hands: Hands, server: ServerProcess) -> None:
     gradient_page(server.folder)
     tab = hands.tab
@@ -63,10 +73,14 @@ def test_windows_light_up(hands: Hands, server: ServerProcess) -> None:
     said = point(hands, "cells", 0, 2)
     assert said == "dY(0, 2) is shared among 4 inputs (H 0…1, W 2…3): each of them gets 1/4"
     hands.shot("cell")
+    lit = {(r, c) for r in range(5) for c in range(6) if colour(hands, "inputs", r, c) == "yellow"}
+    assert lit == {(0, 2), (0, 3), (1, 2), (1, 3)}
     assert point(hands, "cells", 1, 5) == "dY(1, 5) is shared among 3 inputs (H 1…3, W 5): each of them gets 1/3"
     said = point(hands, "inputs", 1, 2)
     assert said.startswith("dX(1, 2) = 1/4·dY(0, 1) + 1/4·dY(0, 2) + 1/6·dY(1, 1) + 1/6·dY(1, 2)")
     assert "4 cells feed it" in said
+    lit = {(r, c) for r in range(3) for c in range(6) if colour(hands, "cells", r, c) == "green"}
+    assert lit == {(0, 1), (0, 2), (1, 1), (1, 2)}
     hands.shot("input")
     tab.run("document.querySelector('.grid.cells').focus()")
     tab.move(5, 5)

@@ -6,7 +6,10 @@ import { connection, guardUnload } from "./state/sync";
 import "./styles/tokens.css";
 import "./styles/layout.css";
 import "./styles/canvas.css";
+import "./styles/inspector.css";
 import "./styles/panels.css";
+import "./styles/watch.css";
+import "./styles/windows.css";
 import "./styles/dialogs.css";
 
 setTheme(initialTheme());

@@ -71,18 +71,3 @@ function reaches(page: Page, start: string, goal: string): boolean {
   }
   return seen.has(goal);
 }
-
-/** These blocks and everything they feed: what an edit makes stale. */
-export function downstream(page: Page, ids: Iterable<string>): Set<string> {
-  const seen = new Set(ids);
-  for (let grew = true; grew; ) {
-    grew = false;
-    for (const wire of page.wires) {
-      if (seen.has(wire.source) && !seen.has(wire.target)) {
-        seen.add(wire.target);
-        grew = true;
-      }
-    }
-  }
-  return seen;
-}

@@ -1,27 +1,19 @@
-// Every edit of the page: one step of undo, drawn at once, sent to the server, results downstream marked stale.
+// Every edit of the page: one step of undo, drawn at once, sent to the server, which answers what is wrong and stale now.
 import type { Ends, Page, PinEdit } from "../model/page";
 import * as pages from "../model/page";
 import { redo as redone, record, undo as undone } from "../model/history";
 import { blockDef } from "../model/blocks";
-import { downstream, refusal } from "../model/rules";
+import { refusal } from "../model/rules";
 import type { MadeInput } from "../net/types";
 import { flowOf, placed, select, selectedIds } from "./flow";
 import { get, set, toast } from "./store";
 import { send } from "./sync";
 
 /** Puts `page` in place of the page there was. Edits in a row of the same non-empty `kind` are undone together. */
-function edit(page: Page, kind = "", touched: Iterable<string> = []): void {
+function edit(page: Page, kind = ""): void {
   const state = get();
   if (page === state.page) return;
-  const stale = new Set(state.stale);
-  for (const id of downstream(page, touched)) if (state.states.get(id)?.state === "done") stale.add(id);
-  set({
-    page,
-    history: record(state.history, state.page, kind),
-    ...flowOf(page, state.nodes, state.edges),
-    stale,
-    dirty: true,
-  });
+  set({ page, history: record(state.history, state.page, kind), ...flowOf(page, state.nodes, state.edges), dirty: true });
   send();
 }
 
@@ -52,7 +44,7 @@ function freeSpot(page: Page): { x: number; y: number } {
 /** A block that holds an array from a file, an image or at random. */
 export function placeInput(made: MadeInput): void {
   const id = place(made.symbol);
-  if (id) edit(pages.setPins(get().page, id, made.pins), "", [id]);
+  if (id) edit(pages.setPins(get().page, id, made.pins));
   if (made.note) toast(made.note);
 }
 
@@ -64,12 +56,12 @@ export function connect(ends: Ends): string | null {
     toast(`${ends.source}.${ends.source_pin} to ${ends.target}.${ends.target_pin}: ${why}`, "error");
     return why;
   }
-  edit(pages.addWire(page, ends), "", [ends.target]);
+  edit(pages.addWire(page, ends));
   return null;
 }
 
 export function setPin(block: string, pin: string, change: PinEdit): void {
-  edit(pages.setPin(get().page, block, pin, change), `type ${block} ${pin} ${Object.keys(change).join()}`, [block]);
+  edit(pages.setPin(get().page, block, pin, change), `type ${block} ${pin} ${Object.keys(change).join()}`);
 }
 
 /** The next edit begins a new step of undo, even if it is of the same kind. */
@@ -87,7 +79,7 @@ export function dropDragged(): void {
 }
 
 export function removeWire(ends: Ends): void {
-  edit(pages.remove(get().page, new Set(), new Set([pages.wireKey(ends)])), "", [ends.target]);
+  edit(pages.remove(get().page, new Set(), new Set([pages.wireKey(ends)])));
 }
 
 export function removeSelected(): void {
@@ -95,10 +87,8 @@ export function removeSelected(): void {
   const ids = selectedIds();
   const keys = new Set(edges.filter((edge) => edge.selected).map((edge) => edge.id));
   if (ids.size + keys.size === 0) return;
-  const touched = page.wires.filter((wire) => ids.has(wire.source) || keys.has(pages.wireKey(wire))).map((wire) => wire.target);
-  const gone = new Set(ids);
-  edit(pages.remove(page, ids, keys), "", touched.filter((id) => !gone.has(id)));
-  set((state) => ({ panels: state.panels.filter((panel) => !gone.has(panel.block)) }));
+  edit(pages.remove(page, ids, keys));
+  set((state) => ({ panels: state.panels.filter((panel) => !ids.has(panel.block)) }));
 }
 
 export function renameBlock(from: string, to: string): string | null {
@@ -106,7 +96,7 @@ export function renameBlock(from: string, to: string): string | null {
   if (to === from) return null;
   if (to.trim() === "") return "a block needs a name";
   if (page.blocks.some((block) => block.id === to)) return `the name ${to} is taken`;
-  edit(pages.rename(page, from, to), "", [to]);
+  edit(pages.rename(page, from, to));
   select(new Set([to]));
   set((state) => ({ panels: state.panels.filter((panel) => panel.block !== from) }));
   return null;

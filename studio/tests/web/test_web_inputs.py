@@ -69,6 +69,7 @@ def test_two_tabs(hands: Hands, browser: Chromium, server: ServerProcess) -> Non
     hands.place("AvgPool")
     hands.kept()
     assert len(hands.blocks()) == 2
+    assert hands.tab.run(wanted), "an edit in this tab must not undo the other's"
 
 
 def test_work_left_behind(hands: Hands, browser: Chromium, server: ServerProcess) -> None:

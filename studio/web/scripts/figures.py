@@ -29,6 +29,7 @@ ENDS = """(window.ends = {}, new MutationObserver(() => {
     const s = document.querySelector('[data-run]')?.dataset;
     if (s?.run === 'done') window.ends[s.number] ??= performance.now();
 }).observe(document.body, {subtree: true, childList: true, attributes: true}), true)"""
+HELD = "[data-block='p12_0'] .block-title"
 SIZES = "assets/app.js", "assets/app.css", "index.html"
 
 
@@ -77,30 +78,42 @@ def first_paint(browser: Chromium, address: str) -> list[float]:
     return times
 
 
-def drag(tab: Tab, start: tuple[float, float], seconds: float = 2.0) -> float:
-    """Frames a second while a block, or all that are chosen, go round in circles."""
+def busy(tab: Tab) -> float:
+    """Milliseconds that the page's main thread has computed so far, whatever else the machine does."""
+    metrics = tab.call("Performance.getMetrics")["metrics"]
+    return 1000 * next(float(m["value"]) for m in metrics if m["name"] == "TaskDuration")
+
+
+def drag(tab: Tab, start: tuple[float, float], seconds: float = 2.0) -> tuple[float, float]:
+    """Frames a second, and computing time a frame, while a block, or all that are chosen, go round in circles."""
     x, y = start
+    tab.call("Performance.enable", timeDomain="threadTicks")
+    before = busy(tab)
     tab.move(x, y)
     tab.press(x, y)
     tab.run(FRAMES)
     begun, k = time.monotonic(), 0
     while time.monotonic() - begun < seconds:
         k += 1
-        tab.mouse("Moved", x + 120 * np.sin(k / 20), y + 60 * np.cos(k / 20), button="left", buttons=1)
+        tab.mouse("Moved", x + 120 * np.sin(k / 20), y + 60 - 60 * np.cos(k / 20), button="left", buttons=1)
+    moved = abs(tab.middle(HELD)[0] - x) + abs(tab.middle(HELD)[1] - y)
+    tab.mouse("Moved", x, y, button="left", buttons=1)
     tab.release(x, y)
+    assert moved > 5, "the block did not follow the mouse"
     frames = tab.run("(cancelAnimationFrame(window.frame), frames)")
-    return 1000 * (len(frames) - 1) / (frames[-1] - frames[0])
+    return 1000 * (len(frames) - 1) / (frames[-1] - frames[0]), (busy(tab) - before) / (len(frames) - 1)
 
 
-def drags(hands: Hands) -> tuple[list[float], list[float]]:
+def drags(hands: Hands) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
     open_page(hands, "blocks.svg")
     one, all_ = [], []
     for _ in range(3):
         hands.tab.key("Escape")
-        one.append(drag(hands.tab, hands.tab.middle("[data-block='p12_0'] .block-title")))
+        hands.tab.wait("!document.querySelector('.react-flow__node.selected')")
+        one.append(drag(hands.tab, hands.tab.middle(HELD)))
         hands.tab.key("a", modifiers=CTRL)
-        time.sleep(0.3)
-        all_.append(drag(hands.tab, hands.tab.middle("[data-block='p12_0'] .block-title")))
+        hands.tab.wait("document.querySelectorAll('.react-flow__node.selected').length === 200")
+        all_.append(drag(hands.tab, hands.tab.middle(HELD)))
     return one, all_
 
 
@@ -160,8 +173,9 @@ def main() -> None:
             line("first paint", first_paint(browser, server.address), "ms", "under 1,000 ms")
             hands = Hands(browser, server.address)
             one, everything = drags(hands)
-            line("one of 200 blocks dragged", one, "frames/s", "at least 50", most=True)
-            line("200 blocks dragged at once", everything, "frames/s", "at least 50", most=True)
+            for what, found in (("one of 200 blocks dragged", one), ("200 blocks dragged at once", everything)):
+                line(what, [rate for rate, _ in found], "frames/s", "at least 50", most=True)
+                line(f"{what}: computing a frame", [cost for _, cost in found], "ms", "under 20 ms")
             after, whole = heat_maps(hands)
             line("1,000×1,000 heat map, after the end of a run", after, "ms", "under 300 ms")
             line("the same, after the key that began the run", whole, "ms", "")

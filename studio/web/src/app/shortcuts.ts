@@ -96,7 +96,7 @@ export const SHORTCUTS: readonly Shortcut[] = [
   { group: "Windows", keys: "V", what: "watch the values of the chosen block", act: withOne((id) => openPanel("watch", id)) },
   { group: "Windows", keys: "G", what: "see the windows of the chosen pooling", act: withOne((id) => openPanel("windows", id)) },
   { group: "Windows", keys: "Q", what: "close the window on top", act: () => closePanel() },
-  { group: "Windows", keys: "Escape", what: "leave a field; choose nothing" },
+  { group: "Blocks", keys: "Escape", what: "leave a field; choose nothing", act: () => select(new Set()) },
 ];
 
 export function keysOf(event: KeyboardEvent): string {

@@ -210,7 +210,9 @@ def test_interrupted() -> None:
 def test_a_bar_on_a_terminal_when_it_is_long(terminal: bool) -> None:
     pty = pytest.importorskip("pty")
     np.save("x.npy", np.ones((64, 64), np.float32))
-    script = "import sys, poolgrad.cli.stream as s\ns.BOX_BYTES = 64\nfrom poolgrad.cli import main\nsys.exit(main())"
+    small = "s.BOX_BYTES = 64\np._candidates = lambda shape, target, item: [(1, 32)]\n"
+    names = "import sys, poolgrad.cli.stream as s, poolgrad.volumes.plan as p\nfrom poolgrad.cli import main\n"
+    script = f"{names}{small}sys.exit(main())"
     command = [sys.executable, "-c", script, "pool", "x.npy", "--window", "2", "-o", "y.npy"]
     shown, end = pty.openpty() if terminal else os.pipe()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=end, env=environment(TERM="xterm", COLUMNS="90")) as running:

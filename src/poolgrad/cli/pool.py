@@ -7,33 +7,38 @@ from typing import Annotated
 
 import typer
 
-from .files import check_output, load
+from .. import volumes
 from .options import Arguments, PoolingOptions, expanded, pooling
-from .stream import check_room, placed, stream
+from .stream import KINDS, Chunks, Json, Key, Memory, Restart, Threads, chunk_sizes, stream
 
 __all__ = ["pool"]
 
 
 @expanded
 def pool(
-    x: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The input: .npy or .npz.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the result goes: .npy or .npz.")],
+    x: Annotated[Path, typer.Argument(help=f"The input: {KINDS}.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help=f"Where the result goes: {KINDS}.")],
     options: PoolingOptions,
     arguments: Arguments = None,
-    key: Annotated[str | None, typer.Option(help="Which array of an .npz file.")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="How many threads; the result never depends on it.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Say what was written as JSON.")] = False,
+    key: Key = None,
+    memory: Memory = None,
+    chunks: Chunks = None,
+    threads: Threads = None,
+    restart: Restart = False,
+    as_json: Json = False,
 ) -> None:
     """An average pooling.
 
     poolgrad pool x.npy --window 3 --stride 2 --padding same -o y.npy
     """
-    check_output(output, x)
-    source = load(x, key)
+    source, targets = volumes.open_source(x, key), []
 
     def fits(layout: str, cells: tuple[int, ...]) -> None:
-        check_room(output, placed(source.shape, layout, cells), source.dtype)
+        shape = volumes.placed(source.shape, layout, cells)
+        targets.append(volumes.open_target(output, source, shape, forwards=True, chunks=chunk_sizes(chunks)))
 
     made, layout = pooling(options, arguments, source.shape, fits)
-    shape = placed(source.shape, layout, made.output_size)
-    stream(made, layout, source, shape, output, forwards=True, threads=threads, as_json=as_json)
+    stream(
+        made, layout, source, targets[0], output,
+        forwards=True, memory=memory, threads=threads, restart=restart, as_json=as_json,
+    )  # fmt: skip

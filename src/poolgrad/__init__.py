@@ -33,7 +33,7 @@ from .ops import (
 
 __version__ = "0.1.0"
 
-_MODULES = ("conformance", "dialects", "directml", "enuspace", "exact", "raw_ops")
+_MODULES = ("conformance", "dialects", "directml", "enuspace", "exact", "raw_ops", "volumes")
 
 
 def __getattr__(name: str) -> ModuleType:

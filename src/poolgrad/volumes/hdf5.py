@@ -112,6 +112,7 @@ class Hdf5Target(FileTarget):
         layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
         layout.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+        layout.set_obj_track_times(False)  # the same result is the same file
         if self.chunks is not None:
             layout.set_chunk(self.chunks)
         with h5py.File(part, "x") as file:

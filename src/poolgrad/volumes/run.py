@@ -164,9 +164,7 @@ def _resumes(journal: Journal, identity: dict[str, Any], place: Place, target: T
     if journal.job == identity:
         return True
     differs = [name for name, value in identity.items() if journal.job.get(name) != value]
-    item = np.dtype(np.float64).itemsize
-    done = len(journal.done) * prod(journal.boxes or ()) * item
-    if done < WORTH_KEEPING or not place.part.exists():
+    if not journal.done or place.taken() < WORTH_KEEPING:
         return False
     raise PoolGradValueError(
         f"an earlier run began {place.path} with another {', '.join(differs)} and made a part of it; "
@@ -296,8 +294,10 @@ class _Run:
         self.journal.record_synced(done)
 
     def _check_source(self) -> None:
-        begin = time.monotonic()
-        if self.job.source.state() != self.identity["state of the source"]:
+        begin, state = time.monotonic(), None
+        with suppress(FileNotFoundError):
+            state = self.job.source.state()
+        if state != self.identity["state of the source"]:
             raise StoreError(
                 f"{self.job.source.path} changed while it was read, so the result would be of neither state: "
                 "give the command again with --restart when it is at rest"

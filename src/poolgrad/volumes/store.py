@@ -117,6 +117,11 @@ class Place:
         """Where a folder of that name waits to be removed when the result takes it."""
         return self._hidden("old")
 
+    def taken(self) -> int:
+        """What the part of an earlier run takes on the disk."""
+        files = [self.part, *self.part.rglob("*")] if self.part.is_dir() else [self.part] if self.part.exists() else []
+        return sum(getattr(file.stat(), "st_blocks", 0) * 512 for file in files)
+
     def _hidden(self, ending: str) -> Path:
         inner = self.path.relative_to(self.beside)
         name = "-".join([self.beside.name, *inner.parts])

@@ -99,18 +99,12 @@ def open_target(
     """The store of a result of this shape, refused if it cannot go there; nothing is written yet."""
     place = place_of(output, source.path)
     target = _made(place, source, shape, "y" if forwards else "dx", chunks)
-    free = shutil.disk_usage(place.beside.parent).free + _taken(place.part)
+    free = shutil.disk_usage(place.beside.parent).free + place.taken()
     if target.stored is not None and target.stored > free:
         raise PoolGradMemoryError(
             f"the result {shape} of {source.dtype} takes {target.stored:,} bytes; {free:,} are free where {output} goes"
         )
     return target
-
-
-def _taken(part: Path) -> int:
-    """What the part of an earlier run takes on the disk already."""
-    files = [part, *part.rglob("*")] if part.is_dir() else [part] if part.exists() else []
-    return sum(getattr(file.stat(), "st_blocks", 0) * 512 for file in files)
 
 
 def _made(place: Place, source: Source, shape: tuple[int, ...], name: str, chunks: Sequence[int] | None) -> Target:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from math import prod
 from pathlib import Path
@@ -104,8 +105,9 @@ def test_every_store_to_every_store(out_of: str, into: str, dtype: np.dtype[Any]
     want = poolgrad.avg_pool(x, **ARGUMENTS)
     dy = support.random_array(4, want.shape, dtype, "special")
     wanted = poolgrad.avg_pool_grad(dy, SHAPE, **ARGUMENTS)
-    save("x" + out_of, x, (2, 5, 1, 7))
-    save("dy" + out_of, dy, (1, 4, 2, 3))
+    plain = {"compressors": None} if out_of == ".zarr" and dtype.itemsize > 2 else {}
+    save("x" + out_of, x, (2, 5, 1, 7), **plain)
+    save("dy" + out_of, dy, (1, 4, 2, 3), **plain)
     if dtype == BFLOAT16 and into == ".h5":
         with pytest.raises(PoolGradTypeError, match="no bfloat16"):
             volumes.pool("x" + out_of, "y" + into, **ARGUMENTS)
@@ -193,6 +195,7 @@ def test_forms_of_zarr() -> None:
         "shards.zarr": {"chunks": (2, 5, 3), "shards": (4, 10, 6), "dimension_names": ("z", "y", "x")},
         "big.zarr": {"chunks": (4, 5, 6), "serializer": zarr.codecs.BytesCodec(endian="big"), "compressors": None},
         "filled.zarr": {"chunks": (4, 5, 13), "fill_value": 2.5, "config": {"write_empty_chunks": False}},
+        "raw.zarr": {"chunks": (4, 5, 13), "fill_value": 2.5, "compressors": None, "config": {"write_empty_chunks": False}},
         "turned.zarr": {"chunks": (4, 5, 6), "filters": (zarr.codecs.TransposeCodec(order=(2, 0, 1)),)},
     }
     for name, form in forms.items():
@@ -207,6 +210,7 @@ def test_forms_of_zarr() -> None:
             assert made.metadata.dimension_names == ("z", "y", "x")
             assert made.compressors
     assert not (Path("filled.zarr") / "c/0/0/0").exists()
+    assert not (Path("raw.zarr") / "c/0/0/0").exists()
     group.create_array("a/b", data=dy, chunks=(5, 5, 5))
     for source, key in (("group.zarr", "a/b"), ("group.zarr/a/b", None), ("group.zarr/a", "b")):
         volumes.grad(source, "group.zarr/a/dx", (18, 20, 26), window=2, layout="DHW", key=key)
@@ -421,6 +425,10 @@ def test_damaged_chunks_and_files_are_named() -> None:
     chunk.write_bytes(chunk.read_bytes()[:9])
     with pytest.raises(volumes.StoreError, match=r"dy.zarr\[2:4, 0:3\] cannot be read"):
         volumes.grad(dy, "dx.zarr", (8, 12), window=2, layout="HW")
+    raw = save("raw.zarr", support.random_array(1, (4, 6), np.dtype(np.float32)), (2, 3), compressors=None)
+    os.truncate(Path(raw) / "c/1/0", 9)
+    with pytest.raises(volumes.StoreError, match=r"raw.zarr/c/1/0 has 9 bytes, where a chunk has 24"):
+        volumes.grad(raw, "dx.zarr", (8, 12), window=2, layout="HW")
     with h5py.File("two.h5", "w") as file:
         file["a"], file["b"] = np.zeros((4, 6), np.float32), np.zeros((4, 6))
         file["empty"] = h5py.Empty("f4")

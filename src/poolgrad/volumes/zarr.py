@@ -26,6 +26,7 @@ from zarr.storage import LocalStore, StorePath
 
 from ..errors import PoolGradError, PoolGradValueError
 from .flat import BFLOAT16, our_dtype
+from .raw import RawChunks
 from .store import Box, Place, StoreError, flush_folder, within
 
 __all__ = ["ZarrSource", "ZarrTarget", "node_kind"]
@@ -68,6 +69,9 @@ class ZarrSource:
         if not self.chunks or min(self.chunks) < 1 or min(self.shape) < 0:
             raise PoolGradValueError(f"{node}: an array of shape {self.shape} in chunks of {self.chunks} cannot be served")
         self.extra = 3 * prod(self.chunks) * self.dtype.itemsize
+        self._raw: RawChunks | None = None
+        if RawChunks.serve(self._array.metadata):
+            self._raw, self.extra = RawChunks(node, self._array.metadata, self.chunks, self._array.dtype), self.extra // 3
 
     @property
     def storage(self) -> dict[str, Any]:
@@ -79,6 +83,9 @@ class ZarrSource:
 
     def read(self, box: Box, out: Array) -> None:
         place = out.view(np.uint16) if self.dtype == BFLOAT16 else out
+        if self._raw is not None:
+            self._raw.read(box, place)
+            return
         whole = box
         try:
             for whole, inner in within(box, self.chunks):
@@ -173,6 +180,7 @@ class ZarrTarget:
         grid = prod(-(-n // c) for n, c in zip(shape, self.chunks, strict=True))
         self.stored = None if self._storage["compressors"] else grid * prod(self.chunks) * dtype.itemsize
         self._array: Any = None
+        self._raw: RawChunks | None = None
         self._unsynced: deque[Path] = deque()
 
     def begin(self) -> None:
@@ -194,13 +202,18 @@ class ZarrTarget:
             raise StoreError(f"{part} is not the part of this result: {_first_line(broken)}") from None
         if (self._array.shape, stored, self._array.shards or self._array.chunks) != (self.shape, self._dtype, self.chunks):
             raise StoreError(f"{part} is not the part of this result")
+        if RawChunks.serve(self._array.metadata):
+            self._raw = RawChunks(part, self._array.metadata, self.chunks, self._array.dtype)
         for left in part.rglob("*.partial"):  # zarr-python's names for files that a killed process was writing
             left.unlink()
 
     def write(self, box: Box, array: Array) -> None:
         plain = array.view(np.uint16) if self._dtype == BFLOAT16 else array
         for whole, inner in within(box, self.chunks):
-            self._array[whole] = plain[inner]
+            if self._raw is not None:
+                self._raw.write(whole, plain[inner])
+            else:
+                self._array[whole] = plain[inner]
             self._unsynced.append(self._file(whole))
 
     def written(self, box: Box) -> None:

@@ -4,8 +4,6 @@ The volume is random float32 in uncompressed Zarr chunks; `--size` is that of th
 real command under `--memory`. Every few chunks its process is stopped and two copies of as many chunks are made, each by as many
 threads: `traffic` reads the bytes that the gradient reads and writes as many as it writes; `copy` reads the chunks just made
 and writes them again. All three are timed until their files have reached the disk. Peak memory is the kernel's.
-
-`--fit` times smaller volumes in many ways instead and fits the model of docs/scaling.md to them.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ import numpy as np
 
 from ..volumes import as_bytes
 
-__all__ = ["main"]
+__all__ = ["ENVIRONMENT", "chunk_files", "flush", "gradient_command", "in_folder", "main", "make_volume", "shape_of"]
 
 GIB = 2**30
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
@@ -175,60 +173,6 @@ def _report(times: Legs, said: dict[str, Any], peak: int) -> dict[str, Any]:
     }
 
 
-FITTED: list[tuple[str, int, tuple[str, ...]]] = [
-    (f"{window}, chunks {edge}³", edge, options)
-    for edge in (32, 64, 128, 256)
-    for window, options in (
-        ("2×2×2 s2", ("--window", "2")),
-        ("3×3×3 s2", ("--window", "3", "--stride", "2", "--padding", "same")),
-    )
-]
-"""Chunks of the result, from 128 KiB to 64 MiB; without a halo and with one."""
-
-
-def fit(folder: Path, shape: Sequence[int], memory: str, rounds: int) -> dict[str, Any]:
-    """Seconds of each way, and the model's three numbers: per chunk, per byte read, per byte written."""
-    rows: list[dict[str, Any]] = []
-    best = [float("inf")] * len(FITTED)
-    facts: list[dict[str, Any]] = [{} for _ in FITTED]
-    for _ in range(rounds):
-        for k, (_, edge, options) in enumerate(FITTED):
-            make_volume(folder / "dy.zarr", [n // 2 for n in shape], [edge // 2] * 3)
-            chunks = ("--chunks", f"{edge},{edge},{edge}")
-            done = subprocess.run(
-                gradient_command(shape, memory, *options, *chunks),
-                cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=True,
-            )  # fmt: skip
-            facts[k] = json.loads(done.stdout)
-            begin = time.perf_counter()
-            flush(chunk_files(folder / "dx.zarr"))
-            best[k] = min(best[k], facts[k]["seconds"] + time.perf_counter() - begin)
-            shutil.rmtree(folder / "dx.zarr")
-            shutil.rmtree(folder / "dy.zarr")
-    written = prod(shape) * 4
-    for (name, edge, _), seconds, fact in zip(FITTED, best, facts, strict=True):
-        chunks_made = prod(-(-n // edge) for n in shape)
-        rows.append({"way": name, "chunks": chunks_made, "read": fact["reread"] * written / 8, "written": written, "s": seconds})
-    table = np.array([[row["chunks"], row["read"], row["written"]] for row in rows])
-    seconds_seen = np.array([row["s"] for row in rows])
-    numbers = _least(table, seconds_seen)
-    for row, predicted in zip(rows, table @ numbers, strict=True):
-        row["model s"] = float(predicted)
-    return {"per chunk s": numbers[0], "per byte read s": numbers[1], "per byte written s": numbers[2], "rows": rows}
-
-
-def _least(table: Any, seen: Any) -> Any:
-    """Least squares of the relative errors, with no number below zero."""
-    scaled, used = table / seen[:, None], list(range(table.shape[1]))
-    while True:
-        found, *_ = np.linalg.lstsq(scaled[:, used], np.ones(len(seen)), rcond=None)
-        if (found >= 0).all():
-            numbers = np.zeros(table.shape[1])
-            numbers[used] = found
-            return numbers
-        used.pop(int(found.argmin()))
-
-
 def in_folder(parent: Path, work: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix="poolgrad-volumes-", dir=parent))
     try:
@@ -246,14 +190,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--legs", type=int, default=8, help="how often the copies take their turn")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--folder", type=Path, default=Path(), help="on which disk")
-    parser.add_argument("--fit", action="store_true", help="time many chunk sizes and fit the model")
-    parser.add_argument("--rounds", type=int, default=3, help="with --fit: the best of so many")
     given = parser.parse_args(arguments)
     shape = shape_of(as_bytes("--size", given.size))
 
     def work(folder: Path) -> dict[str, Any]:
-        if given.fit:
-            return fit(folder, shape, given.memory, given.rounds)
         make_volume(folder / "dy.zarr", [n // 2 for n in shape], [given.edge // 2] * 3)
         return run_beside(folder, shape, given.edge, given.memory, given.legs, given.threads)
 

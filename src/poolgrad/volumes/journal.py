@@ -52,9 +52,9 @@ def spans(numbers: Iterable[int]) -> list[list[int]]:
 
 
 class Journal:
-    """The journal at `path`, locked; `job` and `boxes` are None where there is no earlier run to go on with."""
+    """The journal at `path`, locked; `job` and `boxes` are None where there is no earlier run to go on with, or `anew`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, anew: bool = False) -> None:
         self.path = path
         self.job: dict[str, Any] | None = None
         self.boxes: tuple[int, ...] | None = None
@@ -64,7 +64,8 @@ class Journal:
         self._turn = threading.Lock()
         self._fd = _locked(path)
         try:
-            self._read()
+            if not anew:
+                self._read()
         except BaseException:
             self.close()
             raise

@@ -41,7 +41,7 @@ class Plan:
 
     extents: tuple[int, ...]
     workers: int
-    threads: int | None
+    threads: int
     source_bytes: int
     """The most source that one box needs."""
     result_bytes: int
@@ -111,7 +111,7 @@ def plan(
         )
     small = prod(shape) * source.dtype.itemsize <= SHARED_BYTES
     workers = 1 if target.in_order or small else max(1, min(cores, budget // smallest))
-    return found.best(budget // workers, workers, None if workers == 1 else 1)
+    return found.best(budget // workers, workers, cores)
 
 
 def _mib(size: int) -> str:
@@ -145,7 +145,7 @@ class _Boxes:
             reads, most = reads * both[:, 0], most * both[:, 1]
         self.reads, self.source = reads * item, most * item
         self.result = np.minimum(table, shape).prod(axis=1, dtype=float) * item
-        scratch = (8 << 20) + self.result / 8
+        self.scratch = scratch = (8 << 20) + self.result / 8
         if engine().__name__.endswith(".numpy"):
             scratch = scratch + 4 * (self.source + self.result) * max(1, 4 // item)
         self.memory = self.source * (1 + source.copies) + self.result + scratch + source.extra + target.extra
@@ -160,12 +160,14 @@ class _Boxes:
         inner = inner * np.where(whole.all(axis=1), 1, table[np.arange(len(table)), last])
         return flat * prod(shape) / np.maximum(inner, 1)
 
-    def best(self, budget: int, workers: int, threads: int | None) -> Plan:
+    def best(self, budget: int, workers: int, cores: int) -> Plan:
         fits = self.memory <= budget
         near = fits & (self.cost <= self.cost[fits].min() * 1.02 + 1)
         small = near & (self.result <= BOX_BYTES)
         key = np.where(small, -self.result, np.inf) if small.any() else np.where(near, self.result, np.inf)
         k = int(key.argmin())
+        spare = int((budget - self.memory[k]) // self.scratch[k])
+        threads = min(cores, 1 + spare) if workers == 1 else 1
         return Plan(self.extents[k], workers, threads, int(self.source[k]), int(self.result[k]), int(self.reads[k]))
 
 

@@ -103,28 +103,22 @@ def execute(
     job: Job, *, memory: int, base: int, threads: int | None, restart: bool = False, progress: Progress | None = None
 ) -> Report:
     """Do a job, or what is left of it; `memory` is the ceiling, of which the process holds `base` already."""
-    begin = time.perf_counter()
-    target, place = job.target, job.target.place
+    begin, place = time.perf_counter(), job.target.place
     with _named(place):
-        journal = Journal(place.journal)
+        journal = Journal(place.journal, anew=restart)
     try:
         identity = job.identity()
-        going_on = not restart and _resumes(journal, identity, place, target)
-        cores = threads or _cores()
-        extents = journal.boxes if going_on else None
+        extents = journal.boxes if _resumes(journal, identity, place, job.target) else None
         chosen = plan(
-            job.pool, job.layout, job.source, target, job.shape,
-            forwards=job.forwards, memory=memory, base=base + ALLOWANCE, cores=cores, extents=extents,
+            job.pool, job.layout, job.source, job.target, job.shape,
+            forwards=job.forwards, memory=memory, base=base + ALLOWANCE, cores=threads or _cores(), extents=extents,
         )  # fmt: skip
-        placed = going_on and journal.is_placed(place.path)
-        if not placed:
-            going_on = _open(job, journal, identity, chosen, going_on)
-        resumed = len(journal.done) if going_on else 0
-        count = prod(-(-n // e) for n, e in zip(job.shape, chosen.extents, strict=True))
-        if not placed:
-            _Run(job, chosen, journal, identity, threads, progress).complete()
-        else:
+        if extents is not None and journal.is_placed(place.path):
+            resumed = len(journal.done)
             shutil.rmtree(place.old, ignore_errors=True)
+        else:
+            resumed = _open(job, journal, identity, chosen, extents is not None)
+            _Run(job, chosen, journal, identity, progress).complete()
         journal.remove()
     except BaseException:
         if journal.job is None:
@@ -132,11 +126,12 @@ def execute(
         raise
     finally:
         journal.close()
-        target.close()
+        job.target.close()
+    boxes = prod(-(-n // e) for n, e in zip(job.shape, chosen.extents, strict=True))
     whole = prod(job.source.shape) * job.source.dtype.itemsize
+    reread = round(chosen.reads / whole, 4) if whole else 1.0
     seconds = round(time.perf_counter() - begin, 6)
-    reread = chosen.reads / whole if whole else 1.0
-    return Report(str(place.path), job.shape, job.source.dtype.name, job.size, seconds, count, resumed, round(reread, 4))
+    return Report(str(place.path), job.shape, job.source.dtype.name, job.size, seconds, boxes, resumed, reread)
 
 
 def _cores() -> int:
@@ -172,41 +167,52 @@ def _resumes(journal: Journal, identity: dict[str, Any], place: Place, target: T
     )
 
 
-def _open(job: Job, journal: Journal, identity: dict[str, Any], chosen: Plan, going_on: bool) -> bool:
-    """The part, opened to go on with or made anew; whether it was the former."""
+def _open(job: Job, journal: Journal, identity: dict[str, Any], chosen: Plan, going_on: bool) -> int:
+    """Open the part to go on with, or make one; how many boxes it has."""
     place = job.target.place
     if going_on:
-        try:
+        with suppress(StoreError, FileNotFoundError):  # the part is gone or is not ours: make it anew
             job.target.resume()
             journal.resume()
-            return True
-        except (StoreError, FileNotFoundError):
-            pass  # the part is gone or is not ours
-    with _named(place):
-        journal.begin(identity, chosen.extents)
-        job.target.begin()
-    return False
+            return len(journal.done)
+    try:
+        with _named(place):
+            journal.begin(identity, chosen.extents)
+            job.target.begin()
+    except BaseException:
+        _discard(place, journal)
+        raise
+    return 0
+
+
+def _discard(place: Place, journal: Journal) -> None:
+    if place.part.is_dir():
+        shutil.rmtree(place.part, ignore_errors=True)
+    else:
+        place.part.unlink(missing_ok=True)
+    journal.remove()
 
 
 class _Run:
     """The boxes that are left, through the workers."""
 
     def __init__(
-        self, job: Job, chosen: Plan, journal: Journal, identity: dict[str, Any], threads: int | None, progress: Progress | None
+        self, job: Job, chosen: Plan, journal: Journal, identity: dict[str, Any], progress: Progress | None
     ) -> None:
         self.job, self.plan, self.journal, self.identity = job, chosen, journal, identity
-        self.threads = threads if chosen.workers == 1 else chosen.threads
         self.progress = progress or (lambda done, all: None)
         self.failure: BaseException | None = None
         self.stop = threading.Event()
         self._turn = threading.Lock()
         self._state_seconds = 0.0
-        boxes = list(enumerate(cut(job.shape, chosen.extents)))
-        for number, box in boxes:
-            if number in journal.done - journal.synced:
+        self.done = 0
+        before, unsynced = set(journal.done), journal.unsynced()
+        for number, box in enumerate(cut(job.shape, chosen.extents)) if before else ():
+            self.done += _bytes(box, job.source.dtype) if number in before else 0
+            if number in unsynced:
                 job.target.written(box)
-        self.done = sum(_bytes(box, job.source.dtype) for number, box in boxes if number in journal.done)
-        self._left: Iterator[tuple[int, Box]] = iter([(number, box) for number, box in boxes if number not in journal.done])
+        numbered = enumerate(cut(job.shape, chosen.extents))
+        self._left: Iterator[tuple[int, Box]] = ((number, box) for number, box in numbered if number not in before)
 
     def complete(self) -> None:
         """All of it, or an error with everything that is done recorded."""
@@ -270,7 +276,7 @@ class _Run:
             region, part = needed(job.pool, job.layout, box, forwards=job.forwards)
             taken, made = _shaped(source, part, job.source.dtype), _shaped(result, box, job.source.dtype)
             job.source.read(part, taken)
-            Call(job.pool, taken.shape, job.layout, job.forwards, region)(taken, made, False, self.threads)
+            Call(job.pool, taken.shape, job.layout, job.forwards, region)(taken, made, False, self.plan.threads)
             job.target.write(box, made)
             self.journal.record(number)
             with self._turn:
@@ -313,8 +319,7 @@ class _Run:
             with suppress(OSError):
                 self.journal.record_synced(set())
         else:
-            shutil.rmtree(place.part, ignore_errors=True) if place.part.is_dir() else place.part.unlink(missing_ok=True)
-            self.journal.remove()
+            _discard(place, self.journal)
         if not isinstance(failure, OSError) or isinstance(failure, StoreError):
             return failure
         ending = "what is done is kept, and the same command goes on from there" if kept else "nothing is left behind"

@@ -28,7 +28,7 @@ import numpy as np
 
 from ..volumes import as_bytes
 
-__all__ = ["ENVIRONMENT", "chunk_files", "flush", "gradient_command", "in_folder", "main", "make_volume", "shape_of"]
+__all__ = ["in_folder", "main", "make_volume", "shape_of"]
 
 GIB = 2**30
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}

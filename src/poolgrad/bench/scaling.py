@@ -51,7 +51,7 @@ def fit(folder: Path, shape: Sequence[int], memory: str, rounds: int) -> dict[st
     seen = np.array([done.seconds for done in best.values()])
     numbers = _least(table, seen)
     rows = [
-        {"way": name, "chunks": int(row[0]), "reread": best[name].reread, "s": round(s, 3), "model s": round(float(row @ numbers), 3)}
+        {"way": name, "chunks": int(row[0]), "reread": best[name].reread, "s": round(s, 3), "model s": round(row @ numbers, 3)}
         for name, row, s in zip(best, table, seen, strict=True)
     ]
     return {"per chunk s": numbers[0], "per byte read s": numbers[1], "per byte written s": numbers[2], "rows": rows}

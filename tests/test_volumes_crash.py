@@ -128,7 +128,7 @@ from pathlib import Path
 import poolgrad.cli.app, poolgrad.volumes.zarr, poolgrad.volumes.hdf5
 kind, folder = sys.argv[1], Path.cwd()
 arguments = sys.argv[2:]
-steps = ["write", "pwrite", "replace", "fsync", "ftruncate", "unlink", "open", "rename"]
+steps = ["write", "pwrite", "replace", "rename", "fsync", "ftruncate", "unlink", "open", "mkdir", "rmdir"]
 plain = {name: getattr(os, name) for name in steps}
 whole = {}
 

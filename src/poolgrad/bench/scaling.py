@@ -25,36 +25,50 @@ from .volumes import in_folder, make_volume, shape_of
 
 __all__ = ["FITTED", "fit", "main", "predict"]
 
-FITTED: list[tuple[str, int, dict[str, Any]]] = [
-    (f"{window}, chunks {edge}³", edge, pooling)
+OVERLAPPING: dict[str, Any] = {"window": 3, "stride": 2, "padding": "same"}
+FITTED: dict[str, tuple[int, bool, dict[str, Any]]] = {
+    f"{name}, chunks {edge}³": (edge, forwards, pooling)
     for edge in (32, 64, 128, 256)
-    for window, pooling in (("2×2×2 s2", {"window": 2}), ("3×3×3 s2", {"window": 3, "stride": 2, "padding": "same"}))
-]
-"""Chunks of the result, from 128 KiB to 64 MiB; without a halo and with one."""
+    for name, forwards, pooling in (
+        ("gradient 2×2×2 s2", False, {"window": 2}),
+        ("gradient 3×3×3 s2", False, OVERLAPPING),
+        ("forward 2×2×2 s2", True, {"window": 2}),
+    )
+}
+"""Chunks of the larger side, from 128 KiB to 64 MiB; mostly writing, with a halo, mostly reading."""
+
+
+def once(folder: Path, shape: Sequence[int], memory: str, edge: int, forwards: bool, pooling: dict[str, Any]) -> volumes.Report:
+    """One run over a fresh volume."""
+    source, target, half = folder / "in.zarr", folder / "out.zarr", [n // 2 for n in shape]
+    make_volume(source, shape if forwards else half, [edge if forwards else edge // 2] * 3)
+    options: Any = {"layout": "DHW", "memory": memory, "chunks": (edge // 2 if forwards else edge,) * 3, **pooling}
+    try:
+        return volumes.pool(source, target, **options) if forwards else volumes.grad(source, target, shape, **options)
+    finally:
+        shutil.rmtree(source)
+        shutil.rmtree(target, ignore_errors=True)
 
 
 def fit(folder: Path, shape: Sequence[int], memory: str, rounds: int) -> dict[str, Any]:
     """Seconds of each way, and the model's three numbers: per chunk, per byte read, per byte written."""
     best: dict[str, volumes.Report] = {}
     for _ in range(rounds):
-        for name, edge, pooling in FITTED:
-            make_volume(folder / "dy.zarr", [n // 2 for n in shape], [edge // 2] * 3)
-            options: Any = {"layout": "DHW", "memory": memory, "chunks": (edge,) * 3, **pooling}
-            done = volumes.grad(folder / "dy.zarr", folder / "dx.zarr", shape, **options)
+        for name, way in FITTED.items():
+            done = once(folder, shape, memory, *way)
             if name not in best or done.seconds < best[name].seconds:
                 best[name] = done
-            shutil.rmtree(folder / "dx.zarr")
-            shutil.rmtree(folder / "dy.zarr")
-    written = prod(shape) * 4
-    chunks = [prod(-(-n // edge) for n in shape) for _, edge, _ in FITTED]
-    table = np.array([(count, done.reread * written / 8, written) for count, done in zip(chunks, best.values(), strict=True)])
+    size, rows = prod(shape) * 4, []
+    for name, (edge, forwards, _) in FITTED.items():
+        read = best[name].reread * (size if forwards else size // 8)
+        rows.append((prod(-(-n // edge) for n in shape), read, best[name].bytes))
     seen = np.array([done.seconds for done in best.values()])
-    numbers = _least(table, seen)
-    rows = [
-        {"way": name, "chunks": int(row[0]), "reread": best[name].reread, "s": round(s, 3), "model s": round(row @ numbers, 3)}
-        for name, row, s in zip(best, table, seen, strict=True)
+    numbers = _least(np.array(rows), seen)
+    said = [
+        {"way": name, "chunks": row[0], "reread": done.reread, "s": round(done.seconds, 3), "model s": round(row @ numbers, 3)}
+        for (name, done), row in zip(best.items(), np.array(rows), strict=True)
     ]
-    return {"per chunk s": numbers[0], "per byte read s": numbers[1], "per byte written s": numbers[2], "rows": rows}
+    return {"per chunk s": numbers[0], "per byte read s": numbers[1], "per byte written s": numbers[2], "rows": said}
 
 
 def _least(table: Any, seen: Any) -> Any:
@@ -98,8 +112,8 @@ def predictions(numbers: dict[str, Any], disk: float) -> list[dict[str, Any]]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the fit and what it predicts, as JSON."""
     parser = argparse.ArgumentParser(prog="python -m poolgrad.bench.scaling")
-    parser.add_argument("--size", default="512MiB", help="bytes of the result")
-    parser.add_argument("--memory", default="1GiB", help="the ceiling")
+    parser.add_argument("--size", default="256MiB", help="bytes of the result")
+    parser.add_argument("--memory", default="256MiB", help="the ceiling")
     parser.add_argument("--folder", type=Path, default=Path(), help="on which disk")
     parser.add_argument("--rounds", type=int, default=3, help="the best of so many")
     parser.add_argument("--from", type=Path, dest="known", help="numbers that were fitted before")

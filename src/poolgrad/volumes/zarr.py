@@ -176,7 +176,8 @@ class ZarrTarget:
         self._storage = {"compressors": None, **storage}
         self.chunks = shards or chunks
         self.form = f"chunks of {chunks}, shards of {shards}, {self._storage['compressors']}"
-        self.extra = (3 if shards else 2) * prod(self.chunks) * dtype.itemsize
+        copies = 3 if shards else 2 if self._storage["compressors"] else 1
+        self.extra = copies * prod(self.chunks) * dtype.itemsize
         grid = prod(-(-n // c) for n, c in zip(shape, self.chunks, strict=True))
         self.stored = None if self._storage["compressors"] else grid * prod(self.chunks) * dtype.itemsize
         self._array: Any = None

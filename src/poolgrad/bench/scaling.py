@@ -65,8 +65,8 @@ def fit(folder: Path, shape: Sequence[int], memory: str, rounds: int) -> dict[st
     seen = np.array([done.seconds for done in best.values()])
     numbers = _least(np.array(rows), seen)
     said = [
-        {"way": name, "chunks": row[0], "reread": done.reread, "s": round(done.seconds, 3), "model s": round(row @ numbers, 3)}
-        for (name, done), row in zip(best.items(), np.array(rows), strict=True)
+        {"way": name, "chunks": row[0], "reread": done.reread, "s": done.seconds, "model s": round(np.array(row) @ numbers, 3)}
+        for (name, done), row in zip(best.items(), rows, strict=True)
     ]
     return {"per chunk s": numbers[0], "per byte read s": numbers[1], "per byte written s": numbers[2], "rows": said}
 
@@ -84,7 +84,7 @@ def _least(table: Any, seen: Any) -> Any:
 
 
 SCALES = (("1 TiB", 2**40, 16), ("1 PiB", 2**50, 1000))
-CHUNKS = (8 << 20, 64 << 20, 512 << 20)
+CHUNKS = (1 << 20, 64 << 20, 512 << 20)
 STORES = (("a store of 20 GiB/s", 20.0), ("a store of 200 GiB/s", 200.0), ("memory", None))
 
 

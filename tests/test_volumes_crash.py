@@ -336,7 +336,8 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
     volume()
     drop = (
         "import os\nJournal = run.Journal\n"
-        "def unprivileged(path, **how):\n    os.setgid(65534), os.setuid(65534)\n    return Journal(path, **how)\nrun.Journal = unprivileged\n"
+        "def unprivileged(path, **how):\n    os.setgid(65534), os.setuid(65534)\n    return Journal(path, **how)\n"
+        "run.Journal = unprivileged\n"
     )
     for folder in (tmp_path, *tmp_path.parents[:2]):
         folder.chmod(0o755)

@@ -156,7 +156,7 @@ def _kept(key: tuple[Any, ...], make: Callable[[], Call]) -> Call:
             raise
         except MemoryError as short:
             raise PoolGradMemoryError(f"the tables of this pooling do not fit this machine ({short})") from None
-        if len(_calls) >= KEPT_CALLS or sum(call.elements for call in _calls.values()) + found.elements > KEPT_ELEMENTS:
+        if len(_calls) >= KEPT_CALLS or sum(call.elements for call in list(_calls.values())) + found.elements > KEPT_ELEMENTS:
             _calls.clear()
         if found.elements <= KEPT_ELEMENTS:
             _calls[key] = found

@@ -216,8 +216,26 @@ class Axis:
             found.append(_Class(inputs, cells, start, stop, size))
         return tuple(found)
 
+    @cached_property
+    def over(self) -> tuple[Ints, Ints]:
+        """For every input the smallest run `lo … hi-1` that holds all cells over it.
 
-class _Class(NamedTuple):
+        >>> [edge.tolist() for edge in Axis.regular(7, 3, stride=2).over]
+        [[0, 0, 0, 1, 1, 2, 2], [1, 1, 2, 2, 3, 3, 3]]
+        """
+        if self.step == 1:
+            return self.classes[0].swapped[:2]
+        lo, hi = np.zeros((2, self.size), dtype=np.int64)
+        for cls in self.classes:
+            a, b, _ = cls.swapped
+            first, _, step = cls.cells.indices(self.cells)
+            lo[cls.inputs] = first + a * step
+            hi[cls.inputs] = np.where(a < b, first + (b - 1) * step + 1, lo[cls.inputs])
+        return lo, hi
+
+
+@dataclass(frozen=True, eq=False)
+class _Class:
     """A plain axis inside a dilated one: which inputs, which cells, and the intervals in the class's own numbers."""
 
     inputs: slice
@@ -225,6 +243,19 @@ class _Class(NamedTuple):
     start: Ints
     stop: Ints
     size: int
+
+    @cached_property
+    def windows(self) -> tuple[Ints, Ints, tuple[int, ...]]:
+        """Per cell its run of inputs `lo … hi-1`, and their reach."""
+        return self.start, np.maximum(self.start, self.stop), reach_of(self.start, self.stop)
+
+    @cached_property
+    def swapped(self) -> tuple[Ints, Ints, tuple[int, ...]]:
+        """Per input the run `lo … hi-1` of the cells over it, and their reach."""
+        i = np.arange(self.size, dtype=np.int64)
+        lo = np.searchsorted(self.stop, i, side="right").astype(np.int64)
+        hi = np.maximum(np.searchsorted(self.start, i, side="right").astype(np.int64), lo)
+        return lo, hi, reach_of(lo, hi)
 
 
 class Piece(NamedTuple):
@@ -284,16 +315,7 @@ class Pool:
         >>> Pool((Axis.regular(9, 3, stride=2),)).cells_for([slice(3, 5)])
         (slice(1, 3, None),)
         """
-        needed = []
-        for axis, box in self._boxes(region, self.input_size):
-            meets = np.zeros(axis.cells, dtype=bool)
-            for cls in axis.classes:
-                a = len(range(cls.inputs.start or 0, box.start, cls.inputs.step or 1))
-                b = len(range(cls.inputs.start or 0, box.stop, cls.inputs.step or 1))
-                meets[cls.cells] = (a < b) & (cls.start < b) & (cls.stop > a) & (cls.start < cls.stop)
-            hits = np.flatnonzero(meets)
-            needed.append(slice(int(hits[0]), int(hits[-1]) + 1) if len(hits) else slice(0, 0))
-        return tuple(needed)
+        return tuple(_hull(a.over[0][r], a.over[1][r]) for a, r in self._boxes(region, self.input_size))
 
     def forward_pieces(self, region: Region | None = None) -> tuple[Piece, ...]:
         """Engine calls that make the output cells of `region` from exactly the inputs `inputs_for(region)`."""
@@ -405,8 +427,8 @@ def _forward_table(axis: Axis, cls: _Class, box: slice, span: slice) -> tuple[sl
     base, end, take = _within(cls.inputs, span, axis.size)
     if a == b:
         return None
-    lo, hi = cls.start[a:b], np.maximum(cls.start, cls.stop)[a:b]
-    return take, put, Table(lo, hi, base, end - base, axis.count[cls.cells][a:b], reach_of(cls.start, cls.stop))
+    lo, hi, reach = cls.windows
+    return take, put, Table(lo[a:b], hi[a:b], base, end - base, axis.count[cls.cells][a:b], reach)
 
 
 def _gradient_table(axis: Axis, cls: _Class, box: slice, span: slice) -> tuple[slice, slice, Table] | None:
@@ -414,7 +436,5 @@ def _gradient_table(axis: Axis, cls: _Class, box: slice, span: slice) -> tuple[s
     base, end, take = _within(cls.cells, span, axis.cells)
     if a == b:
         return None
-    i = np.arange(cls.size, dtype=np.int64)
-    lo = np.searchsorted(cls.stop, i, side="right").astype(np.int64)
-    hi = np.maximum(np.searchsorted(cls.start, i, side="right").astype(np.int64), lo)
-    return take, put, Table(lo[a:b], hi[a:b], base, end - base, axis.count[cls.cells][base:end], reach_of(lo, hi))
+    lo, hi, reach = cls.swapped
+    return take, put, Table(lo[a:b], hi[a:b], base, end - base, axis.count[cls.cells][base:end], reach)

@@ -2,7 +2,8 @@
 
 Requirements: no framework is imported unless the user's own array comes from it; nothing is copied in silence; a kind
 that is not served is refused by name, before anything is allocated. NumPy arrays are served on the CPU; PyTorch, CuPy and
-JAX arrays on a CUDA device by the GPU engine, through the adapter that `gpu_framework` finds.
+JAX arrays on a CUDA device by the GPU engine, through the adapter that `gpu_framework` finds; Dask arrays lazily, by
+`poolgrad.dask`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from .engines.gpu.frameworks import Framework
     from .engines.gpu.record import DeviceArray
 
-__all__ = ["DTYPES", "check_device_out", "check_fits", "check_out", "check_source", "gpu_framework"]
+__all__ = ["DTYPES", "check_addressable", "check_device_out", "check_fits", "check_out", "check_source", "gpu_framework", "is_dask"]
 
 Array = npt.NDArray[Any]
 
@@ -42,6 +43,11 @@ def gpu_framework(array: Any) -> Framework | None:
             return None
         return _adapter("Jax") if platforms & {"gpu", "cuda"} else None
     return None
+
+
+def is_dask(array: Any) -> bool:
+    """Whether `array` is one of Dask's collections, which `poolgrad.dask` serves or refuses."""
+    return type(array).__module__.partition(".")[0] == "dask"
 
 
 @cache
@@ -65,14 +71,20 @@ def check_source(name: str, array: object) -> Array:
 
 def check_fits(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     """Refuse a result that cannot exist here, before anything is allocated."""
+    needed = check_addressable(name, shape, dtype)
+    if needed > 2**30 and needed > _memory() and 0 not in shape:
+        raise PoolGradMemoryError(f"{name} {shape} of {dtype} needs {needed} bytes, this machine has {_memory()}")
+
+
+def check_addressable(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    """The bytes of such an array, refused where no machine could number them."""
     elements = 1
     for extent in shape:
         elements *= max(extent, 1)  # NumPy's own limit: an empty array's other extents count
     needed = elements * dtype.itemsize
     if needed > 2**63 - 1:
         raise PoolGradValueError(f"{name} {shape} has {elements} elements of {dtype}, beyond 64-bit addressing")
-    if needed > 2**30 and needed > _memory() and 0 not in shape:
-        raise PoolGradMemoryError(f"{name} {shape} of {dtype} needs {needed} bytes, this machine has {_memory()}")
+    return needed
 
 
 def _memory() -> int:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from . import far
 from .arguments import Check, Ints, Padding, adaptive, as_sizes, fractional, regular
-from .arrays import DTYPES, check_device_out, check_fits, check_out, check_source, gpu_framework
+from .arrays import DTYPES, check_addressable, check_device_out, check_fits, check_out, check_source, gpu_framework, is_dask
 from .engines import engine
 from .errors import PoolGradError, PoolGradMemoryError, PoolGradTypeError, PoolGradValueError
 from .geometry import Pool, Region, integer
@@ -40,7 +40,7 @@ class Call:
     """A pooling in one direction, bound to the shapes of its arrays; `region` limits it to a part of the result."""
 
     def __init__(self, pool: Pool, source_shape: tuple[int, ...], layout: str, forwards: bool, region: Region | None = None):
-        self.pool, self.source_shape, self.name = pool, source_shape, "x" if forwards else "dy"
+        self.pool, self.source_shape, self.layout, self.name = pool, source_shape, layout, "x" if forwards else "dy"
         self.elements = sum(pool.input_size) + sum(pool.output_size)
         self.spatial = spatial_positions(layout, len(source_shape))
         if len(self.spatial) != len(pool.axes):
@@ -48,6 +48,7 @@ class Call:
         shape = list(source_shape)
         whole = pool.output_size if forwards else pool.input_size
         region = region if region is None else [slice(*(r or slice(None)).indices(n)) for r, n in zip(region, whole, strict=True)]
+        self.region = region
         for position, size, part in zip(self.spatial, whole, region or [None] * len(whole), strict=True):
             shape[position] = len(range(*(part or slice(None)).indices(size)))
         self.result_shape = tuple(shape)
@@ -69,6 +70,8 @@ class Call:
         if type(source) is not np.ndarray and (framework := gpu_framework(source)) is not None:
             answer: Array = self._device_call(framework, source, out, accumulate)
             return answer
+        if type(source) is not np.ndarray and is_dask(source):
+            return cast(Array, self._lazy_call(source, out, accumulate, num_threads))
         if self._bind is not None:
             self._bind()
         if type(source) is not np.ndarray or source.dtype not in _PLAIN:
@@ -121,6 +124,16 @@ class Call:
             part, there = source.part(self.spatial, piece.take), place.part(self.spatial, piece.put)
             operation.run(part, there, accumulate=accumulate, scratch=scratch)
         return framework.finish(result, source, held)
+
+    def _lazy_call(self, source: Any, out: Any, accumulate: bool, num_threads: int | None) -> Any:
+        """The same on a Dask array: nothing is computed before the result is asked for."""
+        if out is not None or accumulate is not False:
+            raise PoolGradTypeError("out and accumulate do not apply to Dask arrays, whose results are lazy; add to the result instead")
+        if num_threads is not None:
+            num_threads = min(integer("num_threads", num_threads, 1), 1024)
+        from .dask import lazily
+
+        return lazily(source, self.pool, self.layout, self.region, forwards=self.name == "x", threads=num_threads)
 
     def _is_whole(self) -> bool:
         """Whether one engine call on the arrays themselves does all of it: no residue classes to pick out."""
@@ -177,6 +190,10 @@ def _shape_of(name: str, array: Any) -> tuple[int, ...]:
     if type(array) is np.ndarray:
         shape: tuple[int, ...] = array.shape
         return shape
+    if is_dask(array):
+        from .dask import shape_of
+
+        return shape_of(name, array)
     return tuple(array.shape) if gpu_framework(array) is not None else check_source(name, array).shape
 
 
@@ -190,18 +207,18 @@ def _kinds(values: Any) -> Hashable:
     return tuple(map(_kinds, values)) if tuple in kinds or list in kinds or np.ndarray in kinds else kinds
 
 
-def _forward_call(shape: tuple[int, ...], layout: str | None, make_pool: Callable[..., Pool]) -> Call:
+def _forward_call(x: Any, shape: tuple[int, ...], layout: str | None, make_pool: Callable[..., Pool]) -> Call:
     layout = default_layout(len(shape)) if layout is None else layout
     spatial = spatial_positions(layout, len(shape))
 
     def check(cells: tuple[int, ...]) -> None:
-        check_fits("the result", _placed(shape, spatial, cells), np.dtype(np.uint8))
+        _exists(x)("the result", _placed(shape, spatial, cells), np.dtype(np.uint8))
 
     return Call(make_pool(tuple(shape[p] for p in spatial), check=check), shape, layout, forwards=True)
 
 
 def _gradient_call(
-    dy_shape: tuple[int, ...], input_shape: Any, layout: str | None, make_pool: Callable[..., Pool]
+    dy: Any, dy_shape: tuple[int, ...], input_shape: Any, layout: str | None, make_pool: Callable[..., Pool]
 ) -> Call:
     shape = as_sizes("input_shape", input_shape)
     layout = default_layout(len(shape)) if layout is None else layout
@@ -211,9 +228,14 @@ def _gradient_call(
         expected = _placed(shape, spatial, cells)
         if expected != dy_shape:
             raise PoolGradValueError(f"dy must have shape {expected} for input_shape {shape} (layout {layout!r}), got {dy_shape}")
-        check_fits("input_shape", shape, np.dtype(np.uint8))
+        _exists(dy)("input_shape", shape, np.dtype(np.uint8))
 
     return Call(make_pool(tuple(shape[p] for p in spatial), check=check), dy_shape, layout, forwards=False)
+
+
+def _exists(source: Any) -> Callable[..., object]:
+    """What a result of this kind of array must pass before any table is made: only a lazy one may be larger than memory."""
+    return check_addressable if is_dask(source) else check_fits
 
 
 def _placed(shape: tuple[int, ...], spatial: tuple[int, ...], cells: tuple[int, ...]) -> tuple[int, ...]:
@@ -276,7 +298,7 @@ def avg_pool(
     def make(sizes: tuple[int, ...], check: Check) -> Pool:
         return regular(sizes, *given, check)
 
-    return _kept(key, lambda: _forward_call(shape, layout, make))(x, out, False, num_threads)
+    return _kept(key, lambda: _forward_call(x, shape, layout, make))(x, out, False, num_threads)
 
 
 def avg_pool_grad(
@@ -315,7 +337,7 @@ def avg_pool_grad(
     def make(sizes: tuple[int, ...], check: Check) -> Pool:
         return regular(sizes, *given, check)
 
-    call = _kept(key, lambda: _gradient_call(shape, input_shape, layout, make))
+    call = _kept(key, lambda: _gradient_call(dy, shape, input_shape, layout, make))
     return call(dy, out, accumulate, num_threads)
 
 
@@ -336,7 +358,7 @@ def adaptive_avg_pool(
     shape = _shape_of("x", x)
     make = partial(adaptive, output_size=output_size)
     key = ("af", shape, output_size, layout, _kinds(output_size))
-    return _kept(key, lambda: _forward_call(shape, layout, make))(x, out, False, num_threads)
+    return _kept(key, lambda: _forward_call(x, shape, layout, make))(x, out, False, num_threads)
 
 
 def adaptive_avg_pool_grad(
@@ -361,7 +383,7 @@ def adaptive_avg_pool_grad(
         return adaptive(sizes, tuple(shape[p] for p in positions), check)
 
     key = ("ag", shape, input_shape, layout, _kinds(input_shape))
-    return _kept(key, lambda: _gradient_call(shape, input_shape, layout, make))(dy, out, accumulate, num_threads)
+    return _kept(key, lambda: _gradient_call(dy, shape, input_shape, layout, make))(dy, out, accumulate, num_threads)
 
 
 def fractional_avg_pool(
@@ -382,7 +404,7 @@ def fractional_avg_pool(
     shape = _shape_of("x", x)
     make = partial(fractional, sequences=sequences, overlapping=overlapping)
     key = ("ff", shape, sequences, overlapping, layout, _kinds(sequences))
-    return _kept(key, lambda: _forward_call(shape, layout, make))(x, out, False, num_threads)
+    return _kept(key, lambda: _forward_call(x, shape, layout, make))(x, out, False, num_threads)
 
 
 def fractional_avg_pool_grad(
@@ -405,7 +427,7 @@ def fractional_avg_pool_grad(
     shape = _shape_of("dy", dy)
     make = partial(fractional, sequences=sequences, overlapping=overlapping)
     key = ("fg", shape, input_shape, sequences, overlapping, layout, _kinds(input_shape), _kinds(sequences))
-    return _kept(key, lambda: _gradient_call(shape, input_shape, layout, make))(dy, out, accumulate, num_threads)
+    return _kept(key, lambda: _gradient_call(dy, shape, input_shape, layout, make))(dy, out, accumulate, num_threads)
 
 
 def forward(

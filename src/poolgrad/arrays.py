@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from .engines.gpu.frameworks import Framework
     from .engines.gpu.record import DeviceArray
 
-__all__ = ["DTYPES", "check_addressable", "check_device_out", "check_fits", "check_out", "check_source", "gpu_framework", "is_dask"]
+__all__ = [
+    "DTYPES",
+    "check_addressable",
+    "check_device_out",
+    "check_fits",
+    "check_out",
+    "check_source",
+    "gpu_framework",
+    "is_dask",
+]
 
 Array = npt.NDArray[Any]
 

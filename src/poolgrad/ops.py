@@ -47,10 +47,10 @@ class Call:
             raise PoolGradValueError(f"layout {layout!r} has {len(self.spatial)} spatial axes, the pooling {len(pool.axes)}")
         shape = list(source_shape)
         whole = pool.output_size if forwards else pool.input_size
-        region = region if region is None else [slice(*(r or slice(None)).indices(n)) for r, n in zip(region, whole, strict=True)]
-        self.region = region
-        for position, size, part in zip(self.spatial, whole, region or [None] * len(whole), strict=True):
-            shape[position] = len(range(*(part or slice(None)).indices(size)))
+        boxes = [slice(*(r or slice(None)).indices(n)) for r, n in zip(region or [None] * len(whole), whole, strict=True)]
+        self.region = region = None if region is None else boxes
+        for position, part in zip(self.spatial, boxes, strict=True):
+            shape[position] = len(range(part.start, part.stop))
         self.result_shape = tuple(shape)
         self.pieces = (pool.forward_pieces if forwards else pool.gradient_pieces)(region)
         self._bind: Callable[[], None] | None = self._bind_cpu
@@ -128,7 +128,7 @@ class Call:
     def _lazy_call(self, source: Any, out: Any, accumulate: bool, num_threads: int | None) -> Any:
         """The same on a Dask array: nothing is computed before the result is asked for."""
         if out is not None or accumulate is not False:
-            raise PoolGradTypeError("out and accumulate do not apply to Dask arrays, whose results are lazy; add to the result instead")
+            raise PoolGradTypeError("out and accumulate are not for Dask arrays, whose results are lazy; use the result instead")
         if num_threads is not None:
             num_threads = min(integer("num_threads", num_threads, 1), 1024)
         from .dask import lazily

@@ -1,0 +1,118 @@
+"""The tasks of one call on a Dask array.
+
+A result chunk is computed at its *home*, the source chunk that holds most of what it needs. What it needs beyond that is
+cut out where it lies, by a task of its own, so that only the cut travels. A neighbour along one axis hands on
+what lies beyond *it* along the axes before: in three dimensions a chunk talks to six neighbours, never to twenty-six, and
+each cell still travels once. What one result chunk needs from elsewhere may not exceed `poolgrad.gather-limit` of
+Dask's configuration (1 GiB): beyond that the call is refused.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import Any
+
+from dask import config
+from dask._task_spec import Task, TaskRef
+from dask.array.core import Array
+from dask.base import tokenize
+from dask.highlevelgraph import HighLevelGraph
+from dask.utils import format_bytes, parse_bytes
+
+from ..errors import PoolGradMemoryError
+from .cuts import Box, Cuts, meet, volume
+from .tasks import Job, halo, pooled
+
+__all__ = ["Graph", "Halo"]
+
+Key = tuple[Any, ...]
+Place = tuple[int, ...]
+Held = tuple[Key, Box]
+
+
+class Halo(Task):  # type: ignore[misc]  # Dask is not typed here
+    """A cut of a source chunk. Fused with its consumer it would move the whole chunk there, so it is never fused."""
+
+    __slots__ = ()
+
+    @property
+    def block_fusion(self) -> bool:
+        return True
+
+
+class Graph:
+    """One task for every result chunk, and one for every cut that travels."""
+
+    def __init__(self, source: Any, job: Job, axes: list[Cuts]):
+        self.source, self.job, self.axes, self.spatial = source, job, axes, job.spatial
+        token = tokenize(source.name, job.__reduce__()[1], [cuts.made for cuts in axes])
+        self.result = f"poolgrad-{'forward' if job.forwards else 'gradient'}-{token}"
+        self.cut = f"poolgrad-halo-{token}"
+        self.halos: dict[Key, Task] = {}
+        self.limit = parse_bytes(config.get("poolgrad.gather-limit", "1 GiB"))
+
+    def array(self) -> Any:
+        sizes = list(self.source.chunks)
+        for cuts, p in zip(self.axes, self.spatial, strict=True):
+            sizes[p] = tuple(b - a for a, b in cuts.made)
+        chunks = tuple(sizes)
+        results = {(self.result, *at): self._task(at, chunks) for at in product(*(range(len(row)) for row in chunks))}
+        graph = self.source.dask
+        layers = {**graph.layers, self.result: results, self.cut: self.halos}
+        needs = {**graph.dependencies, self.result: {self.source.name, self.cut}, self.cut: {self.source.name}}
+        return Array(HighLevelGraph(layers, needs), self.result, chunks, meta=self.source._meta)
+
+    def _task(self, at: Place, chunks: tuple[tuple[int, ...], ...]) -> Task:
+        """The result chunk `at`."""
+        shape = tuple(row[i] for row, i in zip(chunks, at, strict=True))
+        here = [(cuts, at[p]) for cuts, p in zip(self.axes, self.spatial, strict=True)]
+        need = tuple(cuts.need[i] for cuts, i in here)
+        home = list(at)
+        for (cuts, i), p in zip(here, self.spatial, strict=True):
+            home[p] = cuts.home[i]
+        pieces = self._pieces(tuple(home), need, len(self.axes)) if volume(need) else []
+        if pieces:
+            own = tuple(map(meet, need, pieces[0][1]))
+            self._check_gather(home, volume(need) - volume(own), len(pieces) - 1)
+            if 2 * volume(own) < volume(pieces[0][1]):  # a chunk of which little is needed had better not be moved whole
+                pieces[0] = self._cut((self.cut, -1, 0, *at), own, pieces[:1])
+        boxes = tuple(box for _, box in pieces)
+        made = tuple(cuts.made[i] for cuts, i in here)
+        return Task((self.result, *at), pooled, self.job, made, shape, boxes, *(TaskRef(key) for key, _ in pieces))
+
+    def _pieces(self, at: Place, box: Box, axes: int) -> list[Held]:
+        """What holds `box` between them: the source chunk `at`, and what lies beyond it along the first `axes` axes."""
+        places = [at[p] for p in self.spatial]
+        own = tuple(cuts.chunk(s) for cuts, s in zip(self.axes, places, strict=True))
+        beyond = [(k, s) for k in range(axes) for s in self.axes[k].chunks(box[k]) if s != places[k]]
+        return [((self.source.name, *at), own), *(self._halo(k, s, at) for k, s in beyond)]
+
+    def _halo(self, k: int, s: int, at: Place) -> Held:
+        """What the chunk `at` needs of chunk `s` along axis `k`, with what lies beyond that along the axes before."""
+        place = self.spatial[k]
+        spans = []
+        for m, (cuts, p) in enumerate(zip(self.axes, self.spatial, strict=True)):
+            reach = cuts.reach[at[p]] if m <= k else cuts.used[at[p]]
+            spans.append(meet(reach, cuts.chunk(s)) if m == k else reach)
+        box, key = tuple(spans), (self.cut, k, s, *at)
+        if key in self.halos:
+            return key, box
+        pieces = self._pieces((*at[:place], s, *at[place + 1 :]), box, k)
+        return pieces[0] if [held for _, held in pieces] == [box] else self._cut(key, box, pieces)
+
+    def _cut(self, key: Key, box: Box, pieces: list[Held]) -> Held:
+        boxes = tuple(held for _, held in pieces)
+        self.halos[key] = Halo(key, halo, self.job, box, boxes, *(TaskRef(k) for k, _ in pieces))
+        return key, box
+
+    def _check_gather(self, home: list[int], cells: int, cuts: int) -> None:
+        across = prod(self.source.chunks[p][i] for p, i in enumerate(home) if p not in self.spatial)
+        size = cells * across * self.source.dtype.itemsize
+        if size > self.limit:
+            name = self.job.name
+            raise PoolGradMemoryError(
+                f"a result chunk needs {format_bytes(size)} of {name} from {cuts} cuts of other chunks; poolgrad.gather-limit "
+                f"is {format_bytes(self.limit)}. Give {name} longer chunks along the pooled axes and shorter ones along the "
+                "others, or raise the limit with dask.config.set"
+            )

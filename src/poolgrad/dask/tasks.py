@@ -1,0 +1,156 @@
+"""What Dask's workers compute: a halo, and a result chunk from its home chunk and its halos.
+
+A result chunk is computed in boxes: from the home chunk itself as far as that goes, without a copy; and its rims from small
+boxes put together of all pieces. The bits do not depend on how a result is cut, so these are the bits of one call.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Iterator
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from dask.utils import format_bytes
+
+from .. import ops
+from ..errors import PoolGradMemoryError, PoolGradTypeError, PoolGradValueError
+from ..geometry import Axis, Pool
+from ..layout import spatial_positions
+from ..tables import Ints
+from .cuts import Box, meet, volume
+
+__all__ = ["Job", "halo", "pooled"]
+
+Array = npt.NDArray[Any]
+Column = tuple[str, bytes]
+
+
+class Job:
+    """A pooling in one direction, as it travels: packed small, and unpacked once in each process."""
+
+    def __init__(self, pool: Pool, layout: str, forwards: bool, dtype: str, threads: int):
+        self.pool, self.layout, self.forwards, self.dtype, self.threads = pool, layout, forwards, dtype, threads
+        self.spatial, self.name = spatial_positions(layout, len(layout)), "x" if forwards else "dy"
+        axes = tuple((axis.size, axis.step, *map(_packed, (axis.start, axis.stop, axis.count))) for axis in pool.axes)
+        self._state = (axes, pool.divisor, layout, forwards, dtype, threads)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpacked, self._state
+
+
+def _packed(column: Ints) -> Column:
+    """Differences in the smallest type that holds them; those of a regular table are nearly all alike."""
+    steps = np.diff(column, prepend=0)
+    kind = np.result_type(np.min_scalar_type(steps.min(initial=0)), np.min_scalar_type(steps.max(initial=0)))
+    return kind.str, zlib.compress(steps.astype(kind).tobytes())
+
+
+@lru_cache(maxsize=64)
+def _unpacked(axes: tuple[Any, ...], divisor: int | None, layout: str, forwards: bool, dtype: str, threads: int) -> Job:
+    made = []
+    for size, step, *columns in axes:
+        start, stop, count = (np.cumsum(np.frombuffer(zlib.decompress(data), kind), dtype=np.int64) for kind, data in columns)
+        made.append(Axis(size, start, stop, count, step, allow_empty=True))
+    return Job(Pool(tuple(made), divisor), layout, forwards, dtype, threads)
+
+
+def halo(job: Job, box: Box, boxes: tuple[Box, ...], *arrays: Array) -> Array:
+    """A copy of `box`, so that the chunks it is cut from can be let go."""
+    _check(job, boxes, arrays)
+    part = _gathered(job.spatial, box, boxes, arrays)
+    return part.copy() if part.base is not None else part
+
+
+def pooled(job: Job, made: Box, shape: tuple[int, ...], boxes: tuple[Box, ...], *arrays: Array) -> Array:
+    """The result over `made` from `arrays`, which lie at `boxes`; the first of them holds the most."""
+    _check(job, boxes, arrays)
+    dtype = np.dtype(job.dtype)
+    _check_memory(shape, dtype, arrays)
+    run, needs = (ops.forward, job.pool.inputs_for) if job.forwards else (ops.gradient, job.pool.cells_for)
+    parts = list(_parts(job, made, boxes))
+    whole = np.empty(shape, dtype) if len(parts) > 1 else None
+    for part in parts:
+        region = [slice(*span) for span in part]
+        need = tuple((n.start, n.stop) for n in needs(region))
+        source = _gathered(job.spatial, need, boxes, arrays) if arrays else np.empty(_placed(shape, job.spatial, need), dtype)
+        out = None if whole is None else _view(whole, job.spatial, made, part)
+        done = run(job.pool, source, layout=job.layout, region=region, out=out, num_threads=job.threads)
+    return done if whole is None else whole
+
+
+def _parts(job: Job, made: Box, boxes: tuple[Box, ...]) -> Iterator[Box]:
+    """`made` in boxes: along each axis what reaches before or beyond the first piece, and at last what does not."""
+    left = made
+    for k, axis in enumerate(job.pool.axes if len(boxes) > 1 else ()):
+        first, last = (axis.start, axis.stop) if job.forwards else axis.over
+        a, b = left[k]
+        lo, hi = first[a:b], last[a:b]
+        before = np.flatnonzero((lo < boxes[0][k][0]) & (lo < hi))
+        beyond = np.flatnonzero((hi > boxes[0][k][1]) & (lo < hi))
+        inner = (a + int(before[-1]) + 1 if len(before) else a, a + int(beyond[0]) if len(beyond) else b)
+        if inner[0] >= inner[1]:
+            break
+        yield from ((*left[:k], rim, *left[k + 1 :]) for rim in ((a, inner[0]), (inner[1], b)) if rim[0] < rim[1])
+        left = (*left[:k], inner, *left[k + 1 :])
+    yield left
+
+
+def _gathered(spatial: tuple[int, ...], box: Box, boxes: tuple[Box, ...], arrays: tuple[Array, ...]) -> Array:
+    """The cells of `box`: a view where one array holds them all."""
+    for array, held in zip(arrays, boxes, strict=True):
+        if tuple(map(meet, box, held)) == box:
+            return _view(array, spatial, held, box)
+    whole = np.empty(_placed(arrays[0].shape, spatial, box), arrays[0].dtype)
+    for array, held in zip(arrays, boxes, strict=True):
+        part = tuple(map(meet, box, held))
+        if volume(part):
+            _view(whole, spatial, box, part)[...] = _view(array, spatial, held, part)
+    return whole
+
+
+def _view(array: Array, spatial: tuple[int, ...], held: Box, box: Box) -> Array:
+    """The part `box` of an array that lies at `held`."""
+    index = [slice(None)] * array.ndim
+    for p, (origin, _), (a, b) in zip(spatial, held, box, strict=True):
+        index[p] = slice(a - origin, b - origin)
+    return array[tuple(index)]
+
+
+def _placed(shape: tuple[int, ...], spatial: tuple[int, ...], box: Box) -> tuple[int, ...]:
+    placed = list(shape)
+    for p, (a, b) in zip(spatial, box, strict=True):
+        placed[p] = b - a
+    return tuple(placed)
+
+
+def _check(job: Job, boxes: tuple[Box, ...], arrays: tuple[Array, ...]) -> None:
+    """Refuse a chunk that is not what its Dask array promised."""
+    for array, box in zip(arrays, boxes, strict=True):
+        if not isinstance(array, np.ndarray) or array.dtype.name != job.dtype:
+            kind = array.dtype if isinstance(array, np.ndarray) else type(array).__qualname__
+            raise PoolGradTypeError(f"a chunk of {job.name} must be a NumPy array of {job.dtype}, as promised, got {kind}")
+        sizes = tuple(b - a for a, b in box)
+        if array.ndim != len(job.layout) or tuple(array.shape[p] for p in job.spatial) != sizes:
+            raise PoolGradValueError(f"a chunk of {job.name} must have the spatial sizes promised, {sizes}, got {array.shape}")
+
+
+def _check_memory(shape: tuple[int, ...], dtype: np.dtype[Any], arrays: tuple[Array, ...]) -> None:
+    """Refuse a task that cannot fit its worker, where Dask would end the process and try again."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return
+    try:
+        limit = distributed.get_worker().memory_manager.memory_limit
+    except ValueError:  # this is no worker
+        return
+    needed = prod(shape) * dtype.itemsize + sum(array.nbytes for array in arrays)
+    if limit and needed > limit:
+        raise PoolGradMemoryError(
+            f"a result chunk {shape} of {dtype} and its source need {format_bytes(needed)}, more than this worker's "
+            f"memory limit of {format_bytes(limit)}; use smaller chunks"
+        )

@@ -64,7 +64,7 @@ demo: .venv/.package .venv/.extra-cli .venv/.extra-plot
 		|| rm -rf .venv-ort
 	@mkdir -p .venv-ort && touch $@
 
-test: .venv/.package .venv/.extra-cli .venv/.extra-plot .venv/.extra-test .venv/.extra-peers .venv/.extra-volumes .venv-ort/.made
+test: .venv/.package $(addprefix .venv/.extra-,cli plot test peers volumes dask) .venv-ort/.made
 	$(RUN) -m pytest --pyargs poolgrad tests $(ARGS)
 	$(if $(ARGS),,@if command -v npm >/dev/null; then $(MAKE) test-studio; else echo "there is no npm: the studio is not tested"; fi)
 

@@ -18,7 +18,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
-GUESTS = {"torch", "tensorflow", "jax"}
+GUESTS = {"torch", "tensorflow", "jax", "dask", "distributed"}
 
 
 def name(path: Path) -> str:

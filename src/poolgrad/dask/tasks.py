@@ -1,14 +1,13 @@
 """What Dask's workers compute: a halo, and a result chunk from its home chunk and its halos.
 
-A result chunk is computed in boxes: from the home chunk itself as far as that goes, without a copy; and its rims from small
-boxes put together of all pieces. The bits do not depend on how a result is cut, so these are the bits of one call.
+A result chunk is computed from the home chunk where it lies, without a copy; then its rims, which need more than that, from
+small boxes put together of all pieces. The bits do not depend on how a result is cut, so these are the bits of one call.
 """
 
 from __future__ import annotations
 
 import sys
 import zlib
-from collections.abc import Iterator
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -18,11 +17,12 @@ import numpy.typing as npt
 from dask.utils import format_bytes
 
 from .. import ops
+from ..engines import engine
 from ..errors import PoolGradMemoryError, PoolGradTypeError, PoolGradValueError
 from ..geometry import Axis, Pool
 from ..layout import spatial_positions
-from ..tables import Ints
-from .cuts import Box, meet, volume
+from ..tables import Ints, Table
+from .cuts import Box, Span, length, meet, volume
 
 __all__ = ["Job", "halo", "pooled"]
 
@@ -67,37 +67,63 @@ def halo(job: Job, box: Box, boxes: tuple[Box, ...], *arrays: Array) -> Array:
 
 
 def pooled(job: Job, made: Box, shape: tuple[int, ...], boxes: tuple[Box, ...], *arrays: Array) -> Array:
-    """The result over `made` from `arrays`, which lie at `boxes`; the first of them holds the most."""
+    """The result over `made` from `arrays`, which lie at `boxes`; the first of them is the home chunk."""
     _check(job, boxes, arrays)
     dtype = np.dtype(job.dtype)
     _check_memory(shape, dtype, arrays)
+    if not arrays:
+        boxes, arrays = (((0, 0),) * len(made),), (np.empty(_placed(shape, job.spatial, ((0, 0),) * len(made)), dtype),)
+    rims = _rims(job, made, boxes[0]) if len(arrays) > 1 else None
+    if rims is None:
+        return _exactly(job, made, boxes, arrays)
+    result = _from_home(job, made, shape, boxes[0], arrays[0])
+    for rim in rims:
+        _view(result, job.spatial, made, rim)[...] = _exactly(job, rim, boxes, arrays)
+    return result
+
+
+def _exactly(job: Job, made: Box, boxes: tuple[Box, ...], arrays: tuple[Array, ...]) -> Array:
+    """The result over `made`, from just the cells it needs."""
     run, needs = (ops.forward, job.pool.inputs_for) if job.forwards else (ops.gradient, job.pool.cells_for)
-    parts = list(_parts(job, made, boxes))
-    whole = np.empty(shape, dtype) if len(parts) > 1 else None
-    for part in parts:
-        region = [slice(*span) for span in part]
-        need = tuple((n.start, n.stop) for n in needs(region))
-        source = _gathered(job.spatial, need, boxes, arrays) if arrays else np.empty(_placed(shape, job.spatial, need), dtype)
-        out = None if whole is None else _view(whole, job.spatial, made, part)
-        done = run(job.pool, source, layout=job.layout, region=region, out=out, num_threads=job.threads)
-    return done if whole is None else whole
+    region = [slice(*span) for span in made]
+    source = _gathered(job.spatial, tuple((part.start, part.stop) for part in needs(region)), boxes, arrays)
+    return run(job.pool, source, layout=job.layout, region=region, num_threads=job.threads)
 
 
-def _parts(job: Job, made: Box, boxes: tuple[Box, ...]) -> Iterator[Box]:
-    """`made` in boxes: along each axis what reaches before or beyond the first piece, and at last what does not."""
-    left = made
-    for k, axis in enumerate(job.pool.axes if len(boxes) > 1 else ()):
+def _rims(job: Job, made: Box, home: Box) -> list[Box] | None:
+    """The boxes of `made` that need more than `home`; None if that is all of it, or if an axis is dilated."""
+    rims, left = [], made
+    for k, axis in enumerate(job.pool.axes):
         first, last = (axis.start, axis.stop) if job.forwards else axis.over
         a, b = left[k]
         lo, hi = first[a:b], last[a:b]
-        before = np.flatnonzero((lo < boxes[0][k][0]) & (lo < hi))
-        beyond = np.flatnonzero((hi > boxes[0][k][1]) & (lo < hi))
+        before, beyond = np.flatnonzero((lo < home[k][0]) & (lo < hi)), np.flatnonzero((hi > home[k][1]) & (lo < hi))
         inner = (a + int(before[-1]) + 1 if len(before) else a, a + int(beyond[0]) if len(beyond) else b)
-        if inner[0] >= inner[1]:
-            break
-        yield from ((*left[:k], rim, *left[k + 1 :]) for rim in ((a, inner[0]), (inner[1], b)) if rim[0] < rim[1])
+        if axis.step > 1 or inner[0] >= inner[1]:
+            return None
+        rims += [(*left[:k], rim, *left[k + 1 :]) for rim in ((a, inner[0]), (inner[1], b)) if rim[0] < rim[1]]
         left = (*left[:k], inner, *left[k + 1 :])
-    yield left
+    return rims
+
+
+def _from_home(job: Job, made: Box, shape: tuple[int, ...], home: Box, array: Array) -> Array:
+    """The result over `made` as if there were nothing but `home`: wrong on the rims, and in one pass without a copy."""
+    region = [slice(*span) for span in made]
+    ((_, _, sums),) = job.pool.forward_pieces(region) if job.forwards else job.pool.gradient_pieces(region)
+    own = tuple(meet(span, (table.base, table.base + table.rows)) for span, table in zip(home, sums.tables, strict=True))
+    array = _view(array, job.spatial, home, own)
+    sums = sums._replace(tables=tuple(_clipped(table, span, job.forwards) for table, span in zip(sums.tables, own, strict=True)))
+    if hasattr(engine(), "operation"):
+        done: Array = engine().operation(sums, job.spatial, array.shape, shape).run(array, None, False, job.threads)
+        return done
+    result = np.empty(shape, array.dtype)
+    engine().run(sums, array, result, job.spatial, accumulate=False, threads=job.threads)
+    return result
+
+
+def _clipped(table: Table, own: Span, forwards: bool) -> Table:
+    counts = table.counts if forwards else table.counts[own[0] - table.base : own[1] - table.base]
+    return table._replace(lo=np.clip(table.lo, *own), hi=np.clip(table.hi, *own), base=own[0], rows=length(own), counts=counts)
 
 
 def _gathered(spatial: tuple[int, ...], box: Box, boxes: tuple[Box, ...], arrays: tuple[Array, ...]) -> Array:

@@ -21,8 +21,11 @@ class PoolGradTypeError(PoolGradError, TypeError):
     """An argument has a type that the operation cannot honour."""
 
 
-class PoolGradMemoryError(PoolGradError, MemoryError):
+class PoolGradMemoryError(MemoryError, PoolGradError):
     """The result does not fit this machine; nothing was touched."""
+
+    # MemoryError comes first: it allocates itself, and with another first base `__new__` refuses, which the pickling of
+    # exceptions with their tracebacks (tblib, hence Dask) calls.
 
 
 class PoolGradDeviceError(PoolGradError, RuntimeError):

@@ -35,7 +35,7 @@ HEADS = ("case", "layout", "ms", "× floor", "fastest peer", "peer × floor", "f
 def about(peers: Sequence[Peer], threads: int) -> dict[str, Any]:
     """The machine and the versions, without which a number says little."""
     return {
-        "machine": _processor(),
+        "machine": processor(),
         "threads": threads,
         "instruction set": _native.isa(),
         "python": platform.python_version(),
@@ -45,7 +45,7 @@ def about(peers: Sequence[Peer], threads: int) -> dict[str, Any]:
     }
 
 
-def _processor() -> str:
+def processor() -> str:
     info = Path("/proc/cpuinfo")
     if info.exists() and (found := re.search(r"model name\s*:\s*(.+)", info.read_text())):
         return f"{found[1].strip()}, {platform.system()}"

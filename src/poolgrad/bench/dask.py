@@ -1,0 +1,194 @@
+"""What Dask adds to the bare calls, and what travels between its workers: `python -m poolgrad.bench.dask`.
+
+Overhead: the same result chunks of 64 MiB, once by bare calls in a loop, once by Dask's threaded scheduler and once by a
+`dask.distributed` worker process, each on one thread and keeping its results, in turn; the best of several rounds. Halo: chunks
+spread over worker processes, the bytes that these fetched from each other beside the bytes they could not do without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import itertools
+import json
+import platform
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import dask
+import dask.array as da
+import distributed
+import numpy as np
+from distributed import Client, LocalCluster, wait
+
+from .. import Axis, Pool, __version__, forward, gradient
+from ..dask.cuts import Box, meet, volume
+from .report import processor
+
+__all__ = ["exact_halo", "fetched", "forget_transfers", "main"]
+
+LAYOUT = "DHW"
+
+
+class Case(NamedTuple):
+    """A pooling of a volume, and how many chunks of 64 MiB its larger side has along each axis."""
+
+    title: str
+    window: int
+    stride: int
+    forwards: bool
+    chunks: tuple[int, int, int]
+    chunk: tuple[int, int, int]
+
+    def pool(self) -> Pool:
+        sizes = [n * c for n, c in zip(self.chunks, self.chunk, strict=True)]
+        padding = "same" if self.window > self.stride else "valid"
+        return Pool(tuple(Axis.regular(n, self.window, stride=self.stride, padding=padding) for n in sizes))
+
+    def source(self) -> Any:
+        """A Dask array of random numbers."""
+        divide = 1 if self.forwards else self.stride
+        shape = [n * c // divide for n, c in zip(self.chunks, self.chunk, strict=True)]
+        chunks = tuple(c // divide for c in self.chunk)
+        return da.random.default_rng(1).random(shape, dtype=np.float32, chunks=chunks)
+
+    def run(self, source: Any, **options: Any) -> Any:
+        return (forward if self.forwards else gradient)(self.pool(), source, layout=LAYOUT, **options)
+
+
+ROWS, CUBES = (64, 128, 2048), (256, 256, 256)
+CASES = (
+    Case("2×2×2 s2 gradient", 2, 2, False, (2, 2, 4), CUBES),
+    Case("2×2×2 s2 forward", 2, 2, True, (2, 2, 4), CUBES),
+    Case("3×3×3 s2 gradient, last axis whole", 3, 2, False, (4, 4, 1), ROWS),
+    Case("3×3×3 s1 gradient, last axis whole", 3, 1, False, (4, 4, 1), ROWS),
+    Case("3×3×3 s1 gradient, cut along all axes", 3, 1, False, (2, 2, 4), CUBES),
+    Case("3×3×3 s1 forward, cut along all axes", 3, 1, True, (2, 2, 4), CUBES),
+)
+
+
+def overhead(case: Case, client: Client, rounds: int) -> dict[str, Any]:
+    """Milliseconds per result chunk of the three ways."""
+    here = case.source().persist(scheduler="threads")
+    there = client.persist(case.source())
+    wait(there)
+    pool, lazy = case.pool(), case.run(here)
+    needed = pool.inputs_for if case.forwards else pool.cells_for
+    whole = here.compute(scheduler="threads")
+    boxes = [[slice(*span) for span in box] for _, box in blocks(lazy)]
+    parts = [(box, np.ascontiguousarray(whole[needed(box)])) for box in boxes]
+    del whole
+
+    def bare() -> Any:
+        return [case.run(part, region=box, num_threads=1) for box, part in parts]
+
+    def threaded() -> Any:
+        return case.run(here).persist(scheduler="threads", num_workers=1)
+
+    def remote() -> Any:
+        result = client.persist(case.run(there))
+        wait(result)
+        return result
+
+    best = _best({"bare": bare, "threads": threaded, "distributed": remote}, rounds)
+    per_chunk = {name: 1e3 * seconds / len(boxes) for name, seconds in best.items()}
+    return {"case": case.title, "chunks": len(boxes), **per_chunk}
+
+
+def _best(ways: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    best = dict.fromkeys(ways, float("inf"))
+    for _ in range(rounds + 1):  # the first warms up, and is beaten by the others
+        for name, way in ways.items():
+            gc.collect()
+            begin = time.perf_counter()
+            kept = way()
+            best[name] = min(best[name], time.perf_counter() - begin)
+            del kept
+            time.sleep(0.2)  # for the workers to let go of their results
+    return best
+
+
+def blocks(array: Any) -> Iterator[tuple[tuple[int, ...], Box]]:
+    """The chunks of a Dask array: their numbers and their places."""
+    edges = [np.cumsum([0, *row]).tolist() for row in array.chunks]
+    for at in itertools.product(*(range(len(row)) for row in array.chunks)):
+        yield at, tuple((row[i], row[i + 1]) for row, i in zip(edges, at, strict=True))
+
+
+def exact_halo(client: Client, pool: Pool, source: Any, result: Any, *, forwards: bool) -> int:
+    """The bytes that result chunks need from other workers than the one that holds most of what they need."""
+    sources, whereabouts = list(blocks(source)), {str(key): set(held) for key, held in client.who_has(source).items()}
+    needed = pool.inputs_for if forwards else pool.cells_for
+    total = 0
+    for _, made in blocks(result):
+        need = tuple((part.start, part.stop) for part in needed([slice(*span) for span in made]))
+        shares = [(volume(tuple(map(meet, need, box))), whereabouts[str((source.name, *at))]) for at, box in sources]
+        _, home = max(shares, key=lambda share: share[0])
+        total += sum(cells for cells, workers in shares if not workers & home)
+    return total * int(source.dtype.itemsize)
+
+
+def fetched(client: Client) -> int:
+    """Bytes that the workers have fetched from each other, by their own logs."""
+    return sum(client.run(lambda dask_worker: sum(entry["total"] for entry in dask_worker.transfer_incoming_log)).values())
+
+
+def forget_transfers(client: Client) -> None:
+    client.run(lambda dask_worker: dask_worker.transfer_incoming_log.clear())
+
+
+def halo(case: Case, client: Client) -> dict[str, Any]:
+    source = client.persist(case.source())
+    wait(source)
+    forget_transfers(client)
+    result = client.persist(case.run(source))
+    wait(result)
+    exact = exact_halo(client, case.pool(), source, result, forwards=case.forwards)
+    return {"case": case.title, "chunks": source.npartitions, "exact": exact, "fetched": fetched(client), "array": source.nbytes}
+
+
+def text(timed: list[dict[str, Any]], moved: list[dict[str, Any]], workers: int) -> str:
+    """Both tables, as Markdown."""
+    lines = ["| 64 MiB chunks, ms each | bare | threads | | distributed | |", "|---|--:|--:|--:|--:|--:|"]
+    for row in timed:
+        more = [f"{row[name]:.1f} | {100 * (row[name] / row['bare'] - 1):+.0f}%" for name in ("threads", "distributed")]
+        lines.append(f"| {row['case']} | {row['bare']:.1f} | {' | '.join(more)} |")
+    lines += ["", f"| {workers} workers | array, MiB | exact halo, MiB | fetched, MiB | |", "|---|--:|--:|--:|--:|"]
+    for row in moved:
+        mib = [f"{row[name] / 2**20:.2f}" for name in ("array", "exact", "fetched")]
+        share = f"{100 * (row['fetched'] / row['exact'] - 1):+.1f}%" if row["exact"] else ""
+        lines.append(f"| {row['case']} | {' | '.join(mib)} | {share} |")
+    return "\n".join(lines)
+
+
+def cluster(workers: int) -> LocalCluster:
+    return LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", memory_limit="8GiB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m poolgrad.bench.dask", description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument("--rounds", type=int, default=7, help="rounds of the overhead (default %(default)s)")
+    parser.add_argument("--workers", type=int, default=4, help="worker processes of the halo (default %(default)s)")
+    parser.add_argument("--case", default="", help="only the cases whose title holds this")
+    parser.add_argument("--output", type=Path, help="folder for dask.json and dask.md")
+    options = parser.parse_args()
+    cases = [case for case in CASES if options.case in case.title]
+    with cluster(1) as one, Client(one) as client:
+        timed = [overhead(case, client, options.rounds) for case in cases]
+    with cluster(options.workers) as several, Client(several) as client:
+        moved = [halo(case, client) for case in cases]
+    said = text(timed, moved, options.workers)
+    print(said)
+    about = {"machine": processor(), "python": platform.python_version(), "numpy": np.__version__, "poolgrad": __version__}
+    about |= {"dask": dask.__version__, "distributed": distributed.__version__, "rounds": options.rounds}
+    if options.output:
+        options.output.mkdir(parents=True, exist_ok=True)
+        whole = {"about": about, "overhead": timed, "halo": moved}
+        (options.output / "dask.json").write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        (options.output / "dask.md").write_text(said + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""Dask arrays on a real cluster: several worker processes on this machine, one of which is killed in mid-run.
+
+The scheduler is told that its network is slow. It then never finds it worthwhile to move a chunk of these small arrays,
+as it would not for chunks of a decent size on a real network.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+import support
+from distributed import Client, LocalCluster, wait
+
+import poolgrad
+from poolgrad import Axis, Pool, PoolGradMemoryError
+from poolgrad.bench.dask import exact_halo, fetched, forget_transfers
+
+WAIT = 300
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with (
+        dask.config.set({"distributed.scheduler.bandwidth": 1000, "distributed.scheduler.work-stealing": False}),
+        LocalCluster(n_workers=3, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", memory_limit="2GiB") as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+POOL = Pool((Axis.regular(43, 4, stride=3, padding=(1, 2)), Axis.adaptive(50, 17), Axis.regular(38, 3, stride=1, dilation=2)))
+
+
+@pytest.mark.parametrize("dtype", support.DTYPES, ids=str)
+@pytest.mark.parametrize("forwards", [True, False])
+def test_the_bits_of_one_call(client: Client, dtype: np.dtype[Any], forwards: bool) -> None:
+    source = support.random_array(7, support.source_shape(POOL, "NDHWC", 3, 2, forwards=forwards), dtype, "special")
+    run = poolgrad.forward if forwards else poolgrad.gradient
+    lazy = run(POOL, da.from_array(source, chunks=(2, 15, 18, 13, 2)))
+    support.assert_same_bits(client.compute(lazy).result(timeout=WAIT), run(POOL, source))
+
+
+def placed(client: Client, source: support.Array, chunks: Any) -> Any:
+    """A Dask array whose chunks lie on the workers in turn."""
+    lazy = da.from_array(source, chunks=chunks)
+    workers = sorted(client.scheduler_info()["workers"])
+    blocks = [client.scatter(source[index], workers=[workers[k % len(workers)]]) for k, index in enumerate(slices(lazy.chunks))]
+    keys = [(f"placed-{id(source)}", *at) for at in np.ndindex(*lazy.numblocks)]
+    return da.Array(dict(zip(keys, blocks, strict=True)), keys[0][0], lazy.chunks, dtype=source.dtype)
+
+
+def slices(chunks: tuple[tuple[int, ...], ...]) -> Iterator[tuple[slice, ...]]:
+    edges = [np.cumsum([0, *row]) for row in chunks]
+    for at in np.ndindex(*(len(row) for row in chunks)):
+        yield tuple(slice(int(e[i]), int(e[i + 1])) for e, i in zip(edges, at, strict=True))
+
+
+WINDOWS = {
+    "gradient": (Pool(tuple(Axis.regular(n, k, stride=1, padding="same") for n, k in ((80, 3), (90, 5), (100, 4)))), False),
+    "forward": (Pool(tuple(Axis.regular(n, k, stride=2) for n, k in ((80, 5), (90, 3), (100, 4)))), True),
+    "no halo": (Pool(tuple(Axis.regular(n, 2) for n in (80, 60, 80))), True),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_only_the_halo_travels(client: Client, name: str) -> None:
+    pool, forwards = WINDOWS[name]
+    source = support.random_array(3, support.source_shape(pool, "DHW", 1, 1, forwards=forwards), np.dtype(np.float32))
+    lazy = client.persist(placed(client, source, (20, 30, 40)))
+    wait(lazy, timeout=WAIT)
+    run = poolgrad.forward if forwards else poolgrad.gradient
+    forget_transfers(client)
+    result = client.persist(run(pool, lazy, layout="DHW"))
+    wait(result, timeout=WAIT)
+    moved, exact = fetched(client), exact_halo(client, pool, lazy, result, forwards=forwards)
+    assert (exact == 0) == (name == "no halo")
+    assert exact <= moved <= 1.05 * exact, f"{moved} bytes fetched, {exact} needed"
+    support.assert_same_bits(client.compute(result).result(timeout=WAIT), run(pool, source, layout="DHW"))
+
+
+def slowly(block: Any) -> Any:
+    time.sleep(0.05)
+    return block
+
+
+def test_a_killed_worker_is_made_up_for(client: Client) -> None:
+    pool = Pool((Axis.regular(120, 5, stride=2, padding="same"), Axis.regular(90, 3, stride=1, padding="same")))
+    dy = support.random_array(9, (2, *pool.output_size, 3), np.dtype(np.float32))
+    lazy = da.from_array(dy, chunks=(1, 12, 15, 3)).map_blocks(slowly, dtype=dy.dtype, meta=np.empty((0,) * 4, dy.dtype))
+    future = client.compute(poolgrad.gradient(pool, lazy))
+    victims = client.run(os.getpid)
+    address, pid = min(victims.items())
+    deadline = time.monotonic() + WAIT
+    while not results_held(client, address):
+        assert time.monotonic() < deadline
+        assert not future.done(), "the run was over before a worker could be killed"
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+    support.assert_same_bits(future.result(timeout=WAIT), poolgrad.gradient(pool, dy))
+    assert address not in client.scheduler_info()["workers"], "the worker lived on"
+    client.wait_for_workers(3, timeout=WAIT)
+
+
+def results_held(client: Client, address: str) -> int:
+    return sum(str(key).startswith("('poolgrad-gradient") for key in client.has_what().get(address, ()))
+
+
+def test_a_task_that_cannot_fit_its_worker_is_refused() -> None:
+    """It fails once and says why; the worker lives and goes on."""
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", memory_limit="400MiB") as cluster,
+        Client(cluster) as client,
+    ):
+        (pid,) = client.run(os.getpid).values()
+        dy = da.ones((1, 1, 1, 1), dtype=np.float32)
+        with dask.config.set({"array.chunk-size": "1 GiB"}):
+            dx = poolgrad.adaptive_avg_pool_grad(dy, (1, 12000, 12000, 1))
+        assert dx.npartitions == 1
+        with pytest.raises(PoolGradMemoryError, match=r"549\.32 MiB, more than this worker's memory limit of 400\.00 MiB"):
+            client.compute(dx).result(timeout=WAIT)
+        small = client.compute(poolgrad.adaptive_avg_pool_grad(dy, (1, 30, 30, 1))).result(timeout=WAIT)
+        assert small.sum() == pytest.approx(1)
+        assert list(client.run(os.getpid).values()) == [pid]

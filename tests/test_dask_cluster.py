@@ -1,8 +1,4 @@
-"""Dask arrays on a real cluster: several worker processes on this machine, one of which is killed in mid-run.
-
-The scheduler is told that its network is slow. It then never finds it worthwhile to move a chunk of these small arrays,
-as it would not for chunks of a decent size on a real network.
-"""
+"""Dask arrays on a real cluster: several worker processes on this machine, one of which is killed in mid-run."""
 
 from __future__ import annotations
 
@@ -22,6 +18,7 @@ from distributed import Client, LocalCluster, wait
 import poolgrad
 from poolgrad import Axis, Pool, PoolGradMemoryError
 from poolgrad.bench.dask import exact_halo, fetched, forget_transfers
+from poolgrad.dask.locality import StayHome
 
 WAIT = 300
 
@@ -29,7 +26,6 @@ WAIT = 300
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
     with (
-        dask.config.set({"distributed.scheduler.bandwidth": 1000, "distributed.scheduler.work-stealing": False}),
         LocalCluster(n_workers=3, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", memory_limit="2GiB") as cluster,
         Client(cluster) as client,
     ):
@@ -77,6 +73,7 @@ def test_only_the_halo_travels(client: Client, name: str) -> None:
     lazy = client.persist(placed(client, source, (20, 30, 40)))
     wait(lazy, timeout=WAIT)
     run = poolgrad.forward if forwards else poolgrad.gradient
+    client.register_plugin(StayHome())
     forget_transfers(client)
     result = client.persist(run(pool, lazy, layout="DHW"))
     wait(result, timeout=WAIT)

@@ -25,6 +25,7 @@ from distributed import Client, LocalCluster, wait
 
 from .. import Axis, Pool, __version__, forward, gradient
 from ..dask.cuts import Box, meet, volume
+from ..dask.locality import StayHome
 from .report import processor
 
 __all__ = ["exact_halo", "fetched", "forget_transfers", "main"]
@@ -47,15 +48,28 @@ class Case(NamedTuple):
         padding = "same" if self.window > self.stride else "valid"
         return Pool(tuple(Axis.regular(n, self.window, stride=self.stride, padding=padding) for n in sizes))
 
-    def source(self) -> Any:
-        """A Dask array of random numbers."""
+    def source(self, client: Client | None = None) -> Any:
+        """Random numbers, in memory here or spread over the workers: as many chunks on each, neighbours together."""
         divide = 1 if self.forwards else self.stride
-        shape = [n * c // divide for n, c in zip(self.chunks, self.chunk, strict=True)]
-        chunks = tuple(c // divide for c in self.chunk)
-        return da.random.default_rng(1).random(shape, dtype=np.float32, chunks=chunks)
+        chunks = tuple((c // divide,) * n for n, c in zip(self.chunks, self.chunk, strict=True))
+        shape, places = [row[0] for row in chunks], list(np.ndindex(*self.chunks))
+        workers = sorted(client.scheduler_info(n_workers=-1)["workers"]) if client else []
+        graph: dict[Any, Any] = {}
+        for seed, at in enumerate(places):
+            if client is None:
+                graph[("random", *at)] = random_block(seed, shape)
+            else:
+                worker = workers[seed * len(workers) // len(places)]
+                graph[("random", *at)] = client.submit(random_block, seed, shape, workers=[worker], pure=False)
+        wait(list(graph.values())) if client else None
+        return da.Array(graph, "random", chunks, dtype=np.float32)
 
     def run(self, source: Any, **options: Any) -> Any:
         return (forward if self.forwards else gradient)(self.pool(), source, layout=LAYOUT, **options)
+
+
+def random_block(seed: int, shape: list[int]) -> Any:
+    return np.random.default_rng(seed).random(shape, dtype=np.float32)
 
 
 ROWS, CUBES = (64, 128, 2048), (256, 256, 256)
@@ -71,8 +85,7 @@ CASES = (
 
 def overhead(case: Case, client: Client, rounds: int) -> dict[str, Any]:
     """Milliseconds per result chunk of the three ways."""
-    here = case.source().persist(scheduler="threads")
-    there = client.persist(case.source())
+    here, there = case.source(), client.persist(case.source(client))
     wait(there)
     pool, lazy = case.pool(), case.run(here)
     needed = pool.inputs_for if case.forwards else pool.cells_for
@@ -139,14 +152,22 @@ def forget_transfers(client: Client) -> None:
     client.run(lambda dask_worker: dask_worker.transfer_incoming_log.clear())
 
 
-def halo(case: Case, client: Client) -> dict[str, Any]:
-    source = client.persist(case.source())
-    wait(source)
-    forget_transfers(client)
-    result = client.persist(case.run(source))
-    wait(result)
-    exact = exact_halo(client, case.pool(), source, result, forwards=case.forwards)
-    return {"case": case.title, "chunks": source.npartitions, "exact": exact, "fetched": fetched(client), "array": source.nbytes}
+def halo(case: Case, workers: int) -> dict[str, Any]:
+    """What travels as the scheduler would have it, and with the plugin that has every task stay."""
+    done: dict[str, Any] = {"case": case.title}
+    for name in ("fetched", "stay home"):
+        with cluster(workers) as several, Client(several) as client:
+            if name == "stay home":
+                client.register_plugin(StayHome())
+            source = client.persist(case.source(client))
+            wait(source)
+            forget_transfers(client)
+            result = client.persist(case.run(source))
+            wait(result)
+            done[name] = fetched(client)
+            done["exact"] = exact_halo(client, case.pool(), source, result, forwards=case.forwards)
+            done["array"] = source.nbytes
+    return done
 
 
 def text(timed: list[dict[str, Any]], moved: list[dict[str, Any]], workers: int) -> str:
@@ -155,11 +176,9 @@ def text(timed: list[dict[str, Any]], moved: list[dict[str, Any]], workers: int)
     for row in timed:
         more = [f"{row[name]:.1f} | {100 * (row[name] / row['bare'] - 1):+.0f}%" for name in ("threads", "distributed")]
         lines.append(f"| {row['case']} | {row['bare']:.1f} | {' | '.join(more)} |")
-    lines += ["", f"| {workers} workers | array, MiB | exact halo, MiB | fetched, MiB | |", "|---|--:|--:|--:|--:|"]
+    lines += ["", f"| {workers} workers, MiB | source | exact halo | fetched | with `StayHome` |", "|---|--:|--:|--:|--:|"]
     for row in moved:
-        mib = [f"{row[name] / 2**20:.2f}" for name in ("array", "exact", "fetched")]
-        share = f"{100 * (row['fetched'] / row['exact'] - 1):+.1f}%" if row["exact"] else ""
-        lines.append(f"| {row['case']} | {' | '.join(mib)} | {share} |")
+        lines.append(f"| {row['case']} | {' | '.join(f'{row[n] / 2**20:.2f}' for n in ('array', 'exact', 'fetched', 'stay home'))} |")
     return "\n".join(lines)
 
 
@@ -177,8 +196,7 @@ def main() -> None:
     cases = [case for case in CASES if options.case in case.title]
     with cluster(1) as one, Client(one) as client:
         timed = [overhead(case, client, options.rounds) for case in cases]
-    with cluster(options.workers) as several, Client(several) as client:
-        moved = [halo(case, client) for case in cases]
+    moved = [halo(case, options.workers) for case in cases]
     said = text(timed, moved, options.workers)
     print(said)
     about = {"machine": processor(), "python": platform.python_version(), "numpy": np.__version__, "poolgrad": __version__}

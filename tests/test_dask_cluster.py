@@ -25,11 +25,14 @@ WAIT = 300
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with (
-        LocalCluster(n_workers=3, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", memory_limit="2GiB") as cluster,
-        Client(cluster) as client,
-    ):
+    with processes(3, "2GiB") as cluster, Client(cluster) as client:
+        client.wait_for_workers(3, timeout=WAIT)
         yield client
+
+
+def processes(workers: int, memory: str) -> LocalCluster:
+    """Worker processes of one thread each, reached through loopback alone."""
+    return LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit=memory)
 
 
 POOL = Pool((Axis.regular(43, 4, stride=3, padding=(1, 2)), Axis.adaptive(50, 17), Axis.regular(38, 3, stride=1, dilation=2)))
@@ -47,7 +50,7 @@ def test_the_bits_of_one_call(client: Client, dtype: np.dtype[Any], forwards: bo
 def placed(client: Client, source: support.Array, chunks: Any) -> Any:
     """A Dask array whose chunks lie on the workers in turn."""
     lazy = da.from_array(source, chunks=chunks)
-    workers = sorted(client.scheduler_info()["workers"])
+    workers = sorted(client.nthreads())
     blocks = [client.scatter(source[index], workers=[workers[k % len(workers)]]) for k, index in enumerate(slices(lazy.chunks))]
     keys = [(f"placed-{id(source)}", *at) for at in np.ndindex(*lazy.numblocks)]
     return da.Array(dict(zip(keys, blocks, strict=True)), keys[0][0], lazy.chunks, dtype=source.dtype)
@@ -102,7 +105,7 @@ def test_a_killed_worker_is_made_up_for(client: Client) -> None:
         time.sleep(0.01)
     os.kill(pid, signal.SIGKILL)
     support.assert_same_bits(future.result(timeout=WAIT), poolgrad.gradient(pool, dy))
-    assert address not in client.scheduler_info()["workers"], "the worker lived on"
+    assert address not in client.nthreads(), "the worker lived on"
     client.wait_for_workers(3, timeout=WAIT)
 
 
@@ -112,10 +115,7 @@ def results_held(client: Client, address: str) -> int:
 
 def test_a_task_that_cannot_fit_its_worker_is_refused() -> None:
     """It fails once and says why; the worker lives and goes on."""
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", memory_limit="400MiB") as cluster,
-        Client(cluster) as client,
-    ):
+    with processes(1, "400MiB") as cluster, Client(cluster) as client:
         (pid,) = client.run(os.getpid).values()
         dy = da.ones((1, 1, 1, 1), dtype=np.float32)
         with dask.config.set({"array.chunk-size": "1 GiB"}):

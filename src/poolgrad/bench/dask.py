@@ -53,15 +53,15 @@ class Case(NamedTuple):
         divide = 1 if self.forwards else self.stride
         chunks = tuple((c // divide,) * n for n, c in zip(self.chunks, self.chunk, strict=True))
         shape, places = [row[0] for row in chunks], list(np.ndindex(*self.chunks))
-        workers = sorted(client.scheduler_info(n_workers=-1)["workers"]) if client else []
+        workers = sorted(client.nthreads()) if client else []
         graph: dict[Any, Any] = {}
         for seed, at in enumerate(places):
+            key = ("random", *at)
             if client is None:
-                graph[("random", *at)] = random_block(seed, shape)
+                graph[key] = random_block(seed, shape)
             else:
                 worker = workers[seed * len(workers) // len(places)]
-                graph[("random", *at)] = client.submit(random_block, seed, shape, workers=[worker], pure=False)
-        wait(list(graph.values())) if client else None
+                graph[key] = client.submit(random_block, seed, shape, workers=[worker], pure=False)
         return da.Array(graph, "random", chunks, dtype=np.float32)
 
     def run(self, source: Any, **options: Any) -> Any:
@@ -157,6 +157,7 @@ def halo(case: Case, workers: int) -> dict[str, Any]:
     done: dict[str, Any] = {"case": case.title}
     for name in ("fetched", "stay home"):
         with cluster(workers) as several, Client(several) as client:
+            client.wait_for_workers(workers)
             if name == "stay home":
                 client.register_plugin(StayHome())
             source = client.persist(case.source(client))
@@ -178,12 +179,14 @@ def text(timed: list[dict[str, Any]], moved: list[dict[str, Any]], workers: int)
         lines.append(f"| {row['case']} | {row['bare']:.1f} | {' | '.join(more)} |")
     lines += ["", f"| {workers} workers, MiB | source | exact halo | fetched | with `StayHome` |", "|---|--:|--:|--:|--:|"]
     for row in moved:
-        lines.append(f"| {row['case']} | {' | '.join(f'{row[n] / 2**20:.2f}' for n in ('array', 'exact', 'fetched', 'stay home'))} |")
+        mib = [f"{row[name] / 2**20:.2f}" for name in ("array", "exact", "fetched", "stay home")]
+        lines.append(f"| {row['case']} | {' | '.join(mib)} |")
     return "\n".join(lines)
 
 
 def cluster(workers: int) -> LocalCluster:
-    return LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", memory_limit="8GiB")
+    """Worker processes of one thread each, reached through loopback alone."""
+    return LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit="8GiB")
 
 
 def main() -> None:
@@ -195,6 +198,7 @@ def main() -> None:
     options = parser.parse_args()
     cases = [case for case in CASES if options.case in case.title]
     with cluster(1) as one, Client(one) as client:
+        client.wait_for_workers(1)
         timed = [overhead(case, client, options.rounds) for case in cases]
     moved = [halo(case, options.workers) for case in cases]
     said = text(timed, moved, options.workers)

@@ -165,6 +165,17 @@ def test_cuts_survive_optimisation() -> None:
         assert len(needs - cuts) == 1
 
 
+def test_small_cuts_survive_optimisation() -> None:
+    """Many result chunks from one source chunk: each gets its cut, not the chunk."""
+    dy = da.from_array(X, chunks=(3, 22, 29, 2)) + 1
+    with dask.config.set({"array.chunk-size": X.nbytes}):
+        dx = poolgrad.avg_pool_grad(dy, (3, 88, 145, 2), (4, 5))
+    (better,) = dask.optimize(dx)
+    cuts = {key for key, task in dict(better.dask).items() if isinstance(task, Halo)}
+    assert len(cuts) == dx.npartitions > 8
+    assert all(better.dask[key].dependencies <= cuts for key in dask.core.flatten(better.__dask_keys__()))
+
+
 def test_a_graph_grows_with_its_chunks_and_its_tasks_are_small() -> None:
     """Twelve thousand chunks: a fixed number of tasks each, none of which carries tables."""
     pool = Pool(tuple(Axis.regular(n, 5, stride=2, padding="same") for n in (46000, 52000, 50000)))

@@ -20,7 +20,7 @@ STATIC := studio/src/poolgrad_studio/static/index.html
 STUDIO := studio/pyproject.toml studio/build_client.py $(shell find studio/src -name '*.py')
 SOURCES := pyproject.toml $(CORE) $(shell find src -name '*.py' -o -name '*.pyi')
 
-.PHONY: help demo studio test test-studio test-gpu lint bench bench-docs bench-gpu sanitize cross clean
+.PHONY: help demo studio test test-studio test-gpu lint bench bench-docs bench-dask bench-gpu sanitize cross clean
 
 help:
 	@echo "make demo        the documented examples, explained, and a picture of a larger one"
@@ -30,6 +30,7 @@ help:
 	@echo "make lint        ruff, mypy, and the C++ core compiled for other systems and processors"
 	@echo "make bench       speed and error beside the peers (ARGS=--quick for a first look)"
 	@echo "make bench-docs  every table and plot of docs/performance.md"
+	@echo "make bench-dask  what Dask adds to the bare calls, and what travels between its workers"
 	@echo "make test-gpu    the GPU engine, on a machine that has one"
 	@echo "make bench-gpu   its speed beside the peers there"
 	@echo "make sanitize    the core under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer"
@@ -115,6 +116,9 @@ bench-docs: .venv/.package .venv/.extra-cli .venv/.extra-plot .venv/.extra-peers
 	$(RUN) -m poolgrad bench --docs --tiny --direction gradient,forward
 	$(RUN) -m poolgrad.bench.tensorflow --docs
 	$(RUN) -m poolgrad.bench.jax --docs
+
+bench-dask: .venv/.package .venv/.extra-dask
+	$(RUN) -m poolgrad.bench.dask --output build/bench-dask $(ARGS)
 
 # On a machine with a GPU, from the source tree and with whatever Python has PyTorch, CuPy or JAX there: nothing is installed.
 GPU_RUN := PYTHONPATH=src POOLGRAD_ENGINE=numpy $(PYTHON)

@@ -309,5 +309,7 @@ try:
     poolgrad.avg_pool(da.ones((1, 4, 4, 1)), 2)
 except poolgrad.PoolGradTypeError as refusal:
     assert "query-planning" in str(refusal), refusal
+else:
+    raise SystemExit("not refused")
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120)

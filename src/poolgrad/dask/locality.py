@@ -1,8 +1,8 @@
 """A plugin for Dask's scheduler that holds every task of ours to the worker that has most of its input.
 
-Dask's scheduler moves a chunk where it expects to save time by that: for small chunks on a fast network, it does. With this
-plugin nothing but halos travels between the workers; a worker with more chunks than the others then has more to do. A task
-whose worker is lost goes where the scheduler likes.
+Dask's scheduler moves a chunk where it expects to save time by that, and an idle worker takes tasks from a busy one with all
+their input. With this plugin nothing but halos travels between the workers; a worker with more chunks than the others then has
+more to do. A task whose worker is lost goes where the scheduler likes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from distributed import stealing
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 __all__ = ["StayHome"]
@@ -40,3 +41,4 @@ class StayHome(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed here
         if task.prefix.name.startswith("poolgrad-") and inputs and all(given.who_has for given in inputs):
             home = max(inputs, key=lambda given: given.get_nbytes())
             task.worker_restrictions, task.loose_restrictions = {worker.address for worker in home.who_has}, True
+            stealing.fast_tasks.add(task.prefix.name)  # what is listed there is never stolen

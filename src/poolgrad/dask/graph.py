@@ -3,8 +3,11 @@
 A result chunk is computed at its *home*, the source chunk that holds most of what it needs. What it needs beyond that is
 cut out where it lies, by a task of its own, so that only the cut travels. A neighbour along one axis hands on
 what lies beyond *it* along the axes before: in three dimensions a chunk talks to six neighbours, never to twenty-six, and
-each cell still travels once. What one result chunk needs from elsewhere may not exceed `poolgrad.gather-limit` of
-Dask's configuration (1 GiB): beyond that the call is refused.
+each cell still travels once. A cut that is handed on in this way is landed at home first: what a worker has made itself it
+keeps for all who need it, what it has fetched for one task it forgets.
+
+What one result chunk needs from elsewhere may not exceed `poolgrad.gather-limit` of Dask's configuration (1 GiB): beyond that
+the call is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from dask.utils import format_bytes, parse_bytes
 
 from ..errors import PoolGradMemoryError
 from .cuts import Box, Cuts, meet, volume
-from .tasks import Job, halo, pooled
+from .tasks import Job, halo, landing, pooled
 
 __all__ = ["Graph", "Halo"]
 
@@ -95,11 +98,16 @@ class Graph:
         for m, (cuts, p) in enumerate(zip(self.axes, self.spatial, strict=True)):
             reach = cuts.reach[at[p]] if m <= k else cuts.used[at[p]]
             spans.append(meet(reach, cuts.chunk(s)) if m == k else reach)
-        box, key = tuple(spans), (self.cut, k, s, *at)
-        if key in self.halos:
-            return key, box
-        pieces = self._pieces((*at[:place], s, *at[place + 1 :]), box, k)
-        return pieces[0] if [held for _, held in pieces] == [box] else self._cut(key, box, pieces)
+        shared = any(len(cuts.held) > 2 for cuts in self.axes[k + 1 :])
+        box, key, landed = tuple(spans), (self.cut, k, s, *at), (self.cut, len(self.axes) + k, s, *at)
+        if key not in self.halos:
+            pieces = self._pieces((*at[:place], s, *at[place + 1 :]), box, k)
+            if [held for _, held in pieces] == [box]:
+                return pieces[0]
+            self._cut(key, box, pieces)
+            if shared:
+                self.halos[landed] = Halo(landed, landing, TaskRef(key), TaskRef((self.source.name, *at)))
+        return landed if shared else key, box
 
     def _cut(self, key: Key, box: Box, pieces: list[Held]) -> Held:
         boxes = tuple(held for _, held in pieces)

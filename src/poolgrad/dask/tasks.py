@@ -24,7 +24,7 @@ from ..layout import spatial_positions
 from ..tables import Ints, Table
 from .cuts import Box, Span, length, meet, volume
 
-__all__ = ["Job", "halo", "pooled"]
+__all__ = ["Job", "halo", "landing", "pooled"]
 
 Array = npt.NDArray[Any]
 Column = tuple[str, bytes]
@@ -64,6 +64,11 @@ def halo(job: Job, box: Box, boxes: tuple[Box, ...], *arrays: Array) -> Array:
     _check(job, boxes, arrays)
     part = _gathered(job.spatial, box, boxes, arrays)
     return part.copy() if part.base is not None else part
+
+
+def landing(part: Array, home: Array) -> Array:
+    """A halo that has arrived; `home` is there to have the scheduler place this task beside it."""
+    return part
 
 
 def pooled(job: Job, made: Box, shape: tuple[int, ...], boxes: tuple[Box, ...], *arrays: Array) -> Array:

@@ -90,6 +90,7 @@ FUNCTIONS = {
     "global": (lambda a: poolgrad.adaptive_avg_pool(a, 1), X),
     "fractional": (lambda a: poolgrad.fractional_avg_pool(a, [[0, 3, 9, 22], [0, 7, 8, 20, 29]], overlapping=True), X),
     "avg_pool_grad": (lambda a: poolgrad.avg_pool_grad(a, (3, 44, 86, 2), (3, 4), stride=(2, 3), padding=1), X),
+    "wide windows": (lambda a: poolgrad.avg_pool_grad(a, X.shape, (5, 7), stride=1, padding="same"), X),
     "adaptive_grad": (lambda a: poolgrad.adaptive_avg_pool_grad(a, (3, 50, 61, 2)), X),
     "fractional_grad": (
         lambda a: poolgrad.fractional_avg_pool_grad(a, (3, 45, 60, 2), [range(0, 46, 2), range(0, 60, 2)], overlapping=True),
@@ -193,8 +194,9 @@ def test_a_graph_grows_with_its_chunks_and_its_tasks_are_small() -> None:
     assert len(pickle.dumps(y.dask.layers[y.name][(y.name, 5, 5)])) < 40000
 
 
-def test_tasks_that_were_pickled_compute_the_same() -> None:
-    pool = Pool((Axis.adaptive(31, 12), Axis.regular(29, 2, stride=3, dilation=4)), divisor=-3)
+@pytest.mark.parametrize("divisor", [None, -3])
+def test_tasks_that_were_pickled_compute_the_same(divisor: int | None) -> None:
+    pool = Pool((Axis.adaptive(31, 12), Axis.regular(29, 3, stride=3, padding=2, dilation=4, count="window")), divisor)
     lazy = da.from_array(X[:, :12, :9], chunks=(2, 5, 4, 1))
     dx = poolgrad.gradient(pool, lazy)
     graph = pickle.loads(pickle.dumps(dict(dx.dask)))

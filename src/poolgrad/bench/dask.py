@@ -15,6 +15,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +45,7 @@ class Case(NamedTuple):
     chunks: tuple[int, int, int]
     chunk: tuple[int, int, int]
 
+    @cache  # noqa: B019  # a few cases, each for the whole run
     def pool(self) -> Pool:
         sizes = [n * c for n, c in zip(self.chunks, self.chunk, strict=True)]
         padding = "same" if self.window > self.stride else "valid"

@@ -80,7 +80,7 @@ def _forward(x: Any, layout: str | None, make: Callable[..., Pool], *given: Any)
     x = _array("x", x)
     shape = _numbers("x", x.shape, layout)
     key = ("jax forward", make, shape, layout, given, _kinds(given))
-    call = _kept(key, lambda: _forward_call(shape, layout, lambda sizes, check: make(sizes, *given, check)))
+    call = _kept(key, lambda: _forward_call(x, shape, layout, lambda sizes, check: make(sizes, *given, check)))
     return linear(x, call.pool, call.spatial, True)
 
 
@@ -93,7 +93,7 @@ def _gradient(dy: Any, input_shape: Any, layout: str | None, make: Callable[...,
         if len(whole) == len(shape) and any(dy.shape[k] != input_shape[k] for k in range(len(shape)) if k not in spatial):
             raise PoolGradValueError(f"input_shape {tuple(input_shape)} and dy {dy.shape} must have the same batch and channels")
     key = ("jax gradient", make, shape, whole, layout, given, _kinds(given), _kinds(whole))
-    call = _kept(key, lambda: _gradient_call(shape, whole, layout, lambda sizes, check: make(sizes, *given, check)))
+    call = _kept(key, lambda: _gradient_call(dy, shape, whole, layout, lambda sizes, check: make(sizes, *given, check)))
     return linear(dy, call.pool, call.spatial, False)
 
 

@@ -76,7 +76,8 @@ void Operation::check(const Axis& axis, int position) const {
                  int64_t(axis.count.size()) == (divide_first_ ? axis.rows : axis.positions);
     for (size_t i = 0; sound && i < axis.lo.size(); ++i) {
         const int64_t lo = axis.lo[i], hi = axis.hi[i];
-        sound = lo >= 0 && (lo >= hi || (lo >= axis.base && hi <= axis.base + axis.rows && hi - lo <= axis.reach[0])) &&
+        sound = lo >= 0 && lo <= hi && hi <= MOST_ROW &&
+                (lo == hi || (lo >= axis.base && hi <= axis.base + axis.rows && hi - lo <= axis.reach[0])) &&
                 (i == 0 || (lo >= axis.lo[i - 1] && hi >= axis.hi[i - 1]));
     }
     if (!sound || !deep_enough(axis)) throw std::invalid_argument("a table does not fit its arrays");

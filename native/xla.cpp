@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -75,6 +76,27 @@ private:
 
 // Every so many positions of an axis.
 struct Every { int64_t first, step, count; };
+
+// Positions that no class has named yet: those of one part of an axis, of which a class may take or make each but once. That
+// bounds how many classes there are, and so the pieces, by the buffers.
+class Unnamed {
+public:
+    explicit Unnamed(int64_t extent) : named_(size_t(extent), false), left_(extent) {}
+
+    void name(const Every& every) {
+        for (int64_t k = 0; k < every.count; ++k, --left_) {
+            const size_t at = size_t(every.first + k * every.step);
+            if (named_[at]) throw std::invalid_argument("two classes of the tables share a position");
+            named_[at] = true;
+        }
+    }
+
+    int64_t left() const { return left_; }
+
+private:
+    std::vector<bool> named_;
+    int64_t left_;
+};
 
 // One residue class of a part of an axis.
 struct Class { Every take, put; Axis table; };
@@ -154,11 +176,17 @@ private:
         if (place < 0 || place >= parts) throw std::invalid_argument("an axis has no such part");
         spatial_.push_back(int(position));
         classes_.emplace_back();
+        const int64_t rows = source_[size_t(position)], positions = result_[size_t(position)];
+        Unnamed to_take(rows), to_make(positions);
         for (int64_t part = 0; part < parts; ++part)
             for (int64_t classes = in.number(0, MOST); classes > 0; --classes) {
-                Class c = read_class(in, source_[size_t(position)], result_[size_t(position)], divide_first_);
-                if (part == place) classes_.back().push_back(std::move(c));
+                Class c = read_class(in, rows, positions, divide_first_);
+                if (part != place) continue;
+                to_take.name(c.take);
+                to_make.name(c.put);
+                if (c.put.count > 0) classes_.back().push_back(std::move(c));
             }
+        if (to_make.left() > 0) throw std::invalid_argument("the tables leave a position out");
     }
 
     void add_pieces(std::vector<size_t>& choice, size_t k) {
@@ -271,7 +299,12 @@ void run(const XLA_FFI_CallFrame& call) {
     if (result.dtype != source.dtype) throw std::invalid_argument("the result has another dtype");
     if (places.dtype != XLA_FFI_DataType_S32) throw std::invalid_argument("the places must be int32");
     if (elements(result) == 0) return;
-    ask_for_huge_pages(result.data, size_t(elements(result) * size_of(dtype)));
+    const size_t bytes = size_t(elements(result) * size_of(dtype));
+    ask_for_huge_pages(result.data, bytes);
+    if (elements(source) == 0) {  // sums of nothing; such a shape bounds no table
+        std::memset(result.data, 0, bytes);
+        return;
+    }
     const Numbers<int32_t> parts{static_cast<const int32_t*>(places.data), size_t(elements(places))};
     const auto work = kept().find(tables_of(call.attrs), parts, shape_of(source), shape_of(result));
     work->run(dtype, static_cast<const char*>(source.data), static_cast<char*>(result.data), threads_allowed);

@@ -199,9 +199,62 @@ def test_the_kernel_believes_no_table() -> None:
             called(tables, x, shape, places)
 
 
+def column(*numbers: int) -> list[int]:
+    return [len(numbers), *(n for number in numbers for n in (number, 0, 1, 1))]
+
+
+def one_class(rows: int, lo: list[int], hi: list[int], counts: list[int]) -> list[int]:
+    return [0, 1, rows, 0, 1, len(lo), 0, 1, 4, *column(*lo), *column(*hi), *counts]
+
+
+@pytest.mark.parametrize(("first", "last"), [(3, 1), (3, 3 - 2**32), (2**63 - 1, 0), (2**62, 2**62)])
+@pytest.mark.parametrize("wrong", range(3))
+def test_the_kernel_believes_no_interval(first: int, last: int, wrong: int) -> None:
+    """An interval that ends before it begins, or begins where there is nothing, names no memory at all."""
+    tables = [1, 0, 1, 1, 3]
+    for axis in range(3):
+        lo, hi = ([first] * 4, [last] * 4) if axis == wrong else ([0, 1, 2, 3], [1, 2, 3, 4])
+        tables += [axis + 1, 1, 1, *one_class(4, lo, hi, column(1, 1, 1, 1))]
+    for channels in (1, 32):
+        x = jnp.ones((64, 4, 4, 4, channels), jnp.float32)
+        with pytest.raises(jax.errors.JaxRuntimeError, match="poolgrad"):
+            called(tables, x, x.shape, (0, 0, 0))
+
+
+def test_the_classes_of_a_part_make_every_position_once() -> None:
+    """Else positions would stay as the memory was, or a few numbers would ask for pieces without end."""
+    x = jnp.ones(2, jnp.float32)
+    first, both = (one_class(2, [0] * n, [1] * n, column(*[1] * n)) for n in (1, 2))
+    assert called([1, 0, 1, 1, 1, 0, 1, 1, *both], x, (2,)).tolist() == [1, 1]
+    for classes, words in [((), "out"), ((first,), "out"), ((first, first), "share"), ((both, both), "share")]:
+        with pytest.raises(jax.errors.JaxRuntimeError, match=f"poolgrad.*{words}"):
+            called([1, 0, 1, 1, 1, 0, 1, len(classes), *(n for numbers in classes for n in numbers)], x, (2,))
+    many = 40
+    twice = one_class(1, [0], [1], column(1)) * 2
+    tables = [1, 0, 1, 1, many, *(n for axis in range(many) for n in (axis, 1, 2, *twice))]
+    with pytest.raises(jax.errors.JaxRuntimeError, match="poolgrad.*share"):
+        called(tables, jnp.ones((1,) * many, jnp.float32), (1,) * many, (0,) * many)
+
+
+def test_an_empty_source_allows_no_table() -> None:
+    """Its shape may name any number of rows, for it has none of them."""
+    rows = 2**39
+    none, all_of = one_class(0, [0], [0], [0]), one_class(rows, [0], [1], [1, 1, 0, 1, rows])
+    x = jnp.zeros((0, rows), jnp.float32)
+    assert called([1, 1, 1, 1, 2, 0, 1, 1, *none, 1, 1, 1, *all_of], x, (1, 3), (0, 0)).tolist() == [[0, 0, 0]]
+
+
 def test_numpy_arrays_are_taken() -> None:
     x = support.random_array(9, (2, 5, 4, 3), np.dtype(np.float32))
     assert isinstance(pj.avg_pool(x, 2), jax.Array)
+
+
+def test_numbers_of_jax_describe_windows() -> None:
+    x = support.random_array(9, (2, 5, 4, 3), np.dtype(np.float32))
+    size, plain = jnp.asarray(3), pj.avg_pool(x, 3, stride=(2, 1), divisor=3)
+    support.assert_same_bits(pj.avg_pool(x, size, stride=jnp.asarray([2, 1]), divisor=size), plain)
+    dx = pj.avg_pool_grad(plain, [jnp.asarray(n) for n in x.shape], size, stride=[jnp.asarray(2), 1], divisor=3)
+    support.assert_same_bits(dx, pj.avg_pool_grad(plain, x.shape, 3, stride=(2, 1), divisor=3))
 
 
 @pytest.mark.parametrize(

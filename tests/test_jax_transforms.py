@@ -176,3 +176,11 @@ def test_symbolic_sizes() -> None:
         export.export(jax.jit(lambda dy: pj.avg_pool_grad(dy, (7, 8, 6, 3), 2)), disabled_checks=SAFE)(
             jax.ShapeDtypeStruct((n, 4, 3, 3), np.float32)
         )
+
+
+def test_it_runs_without_jit() -> None:
+    x = jnp.asarray(support.random_array(3, (2, 7, 6, 3), np.dtype(np.float32)))
+    gradient = jax.grad(lambda x: (pj.avg_pool(x, 3, stride=2, padding="same") ** 2).sum())
+    with jax.disable_jit():
+        found = gradient(x)
+    support.assert_same_bits(np.asarray(found), np.asarray(gradient(x)))

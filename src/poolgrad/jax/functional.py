@@ -50,12 +50,12 @@ def _array(name: str, array: Any) -> Any:
 
 
 def _static(name: str, value: Any) -> Any:
-    """An argument that shapes depend on: never traced; arrays of JAX become NumPy's."""
+    """An argument that shapes depend on: never traced; arrays and numbers of JAX become NumPy's."""
 
     def known(leaf: Any) -> Any:
         if isinstance(leaf, jax.core.Tracer):
             raise PoolGradTypeError(f"{name} must be known when the program is made, got {leaf}; make it static for jit")
-        return np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf
+        return np.asarray(leaf)[()] if isinstance(leaf, jax.Array) else leaf
 
     return jax.tree.map(known, value, is_leaf=lambda leaf: leaf is None)
 

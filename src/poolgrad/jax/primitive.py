@@ -34,7 +34,8 @@ def _run(x: Any, *, pool: Pool, spatial: tuple[int, ...], forwards: bool) -> Any
     # Refused here, it is our own error; refused while XLA compiles, it would be XLA's.
     if hasattr(x, "devices") and len(x.devices()) > 1:
         explicit_sharding(x, pool, spatial, forwards)
-    return _eager(x, pool=pool, spatial=spatial, forwards=forwards)
+    with jax.disable_jit(False):  # compiled is the only form it has; without jit it would call itself
+        return _eager(x, pool=pool, spatial=spatial, forwards=forwards)
 
 
 @partial(jax.jit, static_argnames=("pool", "spatial", "forwards"))

@@ -91,6 +91,21 @@ def data() -> tuple[Any, Any]:
     return x, x.mean((1, 2, 3))[:, None] + 1
 
 
+def test_numbers_of_numpy_are_kept_as_plain_ones() -> None:
+    """A config is written as JSON; it must be that of the same layer made with Python's numbers."""
+    pairs = [
+        (pt.AveragePooling2D(2, padding=np.array([[1, 0], [0, 1]])), pt.AveragePooling2D(2, padding=((1, 0), (0, 1)))),
+        (pt.AveragePooling2D(np.int64(2), strides=np.array([1, 2])), pt.AveragePooling2D(2, strides=(1, 2))),
+        (pt.FractionalAveragePooling2D(np.float32(1.5), seed=np.int64(3)), pt.FractionalAveragePooling2D(1.5, seed=3)),
+        (pt.FractionalAveragePooling2D(np.array([1.5, 1.25])), pt.FractionalAveragePooling2D((1.5, 1.25))),
+    ]
+    x = support.random_array(1, (2, 9, 8, 3), FLOAT)
+    for given, plain in pairs:
+        configs = [json.dumps({**layer.get_config(), "name": ""}) for layer in (given, plain)]
+        assert configs[0] == configs[1]
+        support.assert_same_bits(given(x).numpy(), plain(x).numpy())
+
+
 @pytest.mark.parametrize("jit", [False, True], ids=["graph", "xla"])
 def test_training(jit: bool) -> None:
     keras.utils.set_random_seed(1)

@@ -130,6 +130,7 @@ def _padding(padding: Any, axes: int) -> Any:
     """A name, or a (before, after) pair for every axis."""
     if isinstance(padding, str):
         return choice("padding", padding, ("valid", "same", "same_lower"))
+    padding = padding.tolist() if isinstance(padding, np.ndarray) else padding
     if not isinstance(padding, (list, tuple)) or not any(isinstance(entry, (list, tuple)) for entry in padding):
         return tuple((p, p) for p in per_axis("padding", padding, axes, 0))
     if len(padding) != axes or not all(isinstance(entry, (list, tuple)) and len(entry) == 2 for entry in padding):
@@ -208,7 +209,7 @@ class FractionalAveragePooling2D(_Layer):
         self.pooling_ratio = _ratios(pooling_ratio)
         self.pseudo_random, self.overlapping = flag("pseudo_random", pseudo_random), flag("overlapping", overlapping)
         self.seed = None if seed is None else integer("seed", seed, 0)
-        self.seed_generator = keras.random.SeedGenerator(seed)
+        self.seed_generator = keras.random.SeedGenerator(self.seed)
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         x = as_tensor("inputs", inputs, FLOATS, 4)
@@ -241,7 +242,8 @@ class FractionalAveragePooling2D(_Layer):
 
 
 def _ratios(ratios: Any) -> tuple[float, ...]:
-    entries = tuple(ratios) if isinstance(ratios, (list, tuple)) else (ratios, ratios)
+    given = tuple(ratios) if isinstance(ratios, (list, tuple, np.ndarray)) else (ratios, ratios)
+    entries = tuple(ratio.item() if isinstance(ratio, np.generic) else ratio for ratio in given)
     for ratio in entries:
         if isinstance(ratio, bool) or not isinstance(ratio, (int, float)):
             raise PoolGradTypeError(f"pooling_ratio must be a number or two of them, got {ratios!r}")

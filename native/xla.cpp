@@ -31,6 +31,7 @@ namespace poolgrad {
 namespace {
 
 constexpr int64_t VERSION = 1, MOST = int64_t(1) << 40;
+constexpr int64_t FAR = 1 << 14;  // rows of the longest interval that is sent here: scratch grows with it
 constexpr size_t KEPT_CALLS = 256, KEPT_NUMBERS = 1 << 22;
 
 std::atomic<int64_t> threads_allowed{1};
@@ -115,7 +116,7 @@ Class read_class(Reader& in, int64_t source, int64_t result, bool divide_first) 
     c.table.positions = c.put.count;
     c.table.base = in.number(0, MOST);
     c.table.reach.resize(size_t(in.number(1, 64)));
-    for (int64_t& r : c.table.reach) r = in.number(0, MOST);
+    for (int64_t& r : c.table.reach) r = in.number(0, FAR);
     c.table.lo = in.column(c.put.count);
     c.table.hi = in.column(c.put.count);
     c.table.count = in.column(divide_first ? c.take.count : c.put.count);

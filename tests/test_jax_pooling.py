@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ jax = pytest.importorskip("jax", minversion="0.8")
 jnp = jax.numpy
 
 import poolgrad.jax as pj  # noqa: E402
+from poolgrad.far import FAR  # noqa: E402
 from poolgrad.jax.composition import composed  # noqa: E402
 from poolgrad.jax.local import has_kernel  # noqa: E402
 from poolgrad.jax.parts import _runs, encode, has_far, uncut  # noqa: E402
@@ -227,13 +229,24 @@ def test_the_classes_of_a_part_make_every_position_once() -> None:
     first, both = (one_class(2, [0] * n, [1] * n, column(*[1] * n)) for n in (1, 2))
     assert called([1, 0, 1, 1, 1, 0, 1, 1, *both], x, (2,)).tolist() == [1, 1]
     for classes, words in [((), "out"), ((first,), "out"), ((first, first), "share"), ((both, both), "share")]:
-        with pytest.raises(jax.errors.JaxRuntimeError, match=f"poolgrad.*{words}"):
+        with pytest.raises(jax.errors.JaxRuntimeError, match=rf"poolgrad.*{words}"):
             called([1, 0, 1, 1, 1, 0, 1, len(classes), *(n for numbers in classes for n in numbers)], x, (2,))
     many = 40
     twice = one_class(1, [0], [1], column(1)) * 2
     tables = [1, 0, 1, 1, many, *(n for axis in range(many) for n in (axis, 1, 2, *twice))]
-    with pytest.raises(jax.errors.JaxRuntimeError, match="poolgrad.*share"):
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"poolgrad.*share"):
         called(tables, jnp.ones((1,) * many, jnp.float32), (1,) * many, (0,) * many)
+
+
+def test_the_kernel_refuses_intervals_that_are_never_sent_to_it() -> None:
+    """Scratch grows with the longest one."""
+    for window, refused in [(FAR, False), (FAR + 1, True)]:
+        pool = Pool((Axis.regular(FAR + 9, window, stride=5),))
+        assert has_far(pool, True) == refused
+        x = jnp.ones((FAR + 9, 1), jnp.float32)
+        tables = encode(pool, (0,), True, uncut(pool, True))
+        with pytest.raises(jax.errors.JaxRuntimeError, match="poolgrad") if refused else nullcontext():
+            called(tables, x, (pool.output_size[0], 1))
 
 
 def test_an_empty_source_allows_no_table() -> None:

@@ -35,9 +35,7 @@ class _Rows(NamedTuple):
     counts: Ints
 
 
-def composed(
-    x: Any, places: Any, *, pool: Pool, spatial: tuple[int, ...], forwards: bool, cuts: tuple[Cut, ...]
-) -> Any:
+def composed(x: Any, places: Any, *, pool: Pool, spatial: tuple[int, ...], forwards: bool, cuts: tuple[Cut, ...]) -> Any:
     """The pooling of `x`, or the gradient of one; `places` says which part of each cut axis this is."""
     wide = jnp.float64 if x.dtype == jnp.float64 else jnp.float32
     axes = [_rows(axis, forwards, cut) for axis, cut in zip(pool.axes, cuts, strict=True)]

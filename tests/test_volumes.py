@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tracemalloc
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -450,3 +451,29 @@ def test_what_a_packages_absence_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "zarr", None)
     with pytest.raises(PoolGradValueError, match=r"needs zarr .*pip install 'poolgrad\[volumes\]'"):
         volumes.open_source("dy.zarr")
+
+
+def test_more_workers_never_make_boxes_so_small_that_all_is_read_again() -> None:
+    """A machine of many cores under a low ceiling: fewer workers, not slivers."""
+    pool = Pool(tuple(Axis.regular(n, 2) for n in (2048, 2048, 1024)))
+    source, target = Faked((1024, 1024, 512), (64,) * 3), Faked((2048, 2048, 1024), None)
+    alone = planned(source, target, pool, 512 << 20, cores=1)
+    many = planned(source, target, pool, 512 << 20, cores=1000)
+    written = 2048 * 2048 * 1024 * 4
+    assert many.reads + written <= 1.5 * (alone.reads + written)
+    assert many.workers > 1
+    aligned = planned(source, Faked((2048, 2048, 1024), (128,) * 3), pool, 2 << 30, cores=16)
+    assert (aligned.workers, aligned.reads) == (16, prod(source.shape) * 4)
+
+
+def test_long_axes_are_compared_in_little_memory() -> None:
+    """The tables that boxes are compared by do not grow with an axis that is not pooled."""
+    pool = Pool((Axis.regular(4, 2),))
+    for target in (Faked((10**9, 4), None), Faked((10**9, 4), (1, 4))):
+        stores: Any = (Faked((10**9, 2), None), target)
+        tracemalloc.start()
+        found = plan.plan(pool, "NL", *stores, target.shape, forwards=False, memory=1 << 28, base=0, cores=2)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert most < 32 << 20
+        assert found.workers * (found.source_bytes + found.result_bytes) <= 1 << 28

@@ -32,7 +32,12 @@ SHARED_BYTES = 64 << 20
 SEEK_BYTES = 4096
 """What beginning another run in a file costs, in bytes read or written in its place."""
 
+MOST_TRAFFIC = 1.5
+"""How much more may pass the store, because more workers have less memory each, than with one worker."""
+
 MOST_CANDIDATES = 1 << 17
+MOST_BOXES = 1 << 16
+"""Along one axis: each has a place in the tables that boxes are compared by."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,8 @@ def plan(
         )
     small = prod(shape) * source.dtype.itemsize <= SHARED_BYTES
     workers = 1 if target.in_order or small else max(1, min(cores, budget // smallest))
+    while workers > 1 and found.traffic(budget // workers) > MOST_TRAFFIC * found.traffic(budget):
+        workers -= -(-workers // 4)
     return found.best(budget // workers, workers, cores)
 
 
@@ -144,6 +151,7 @@ class _Boxes:
             both = np.array([known[e] for e in table[:, k].tolist()], dtype=float).reshape(-1, 2)
             reads, most = reads * both[:, 0], most * both[:, 1]
         self.reads, self.source = reads * item, most * item
+        self.whole = prod(shape) * item
         self.result = np.minimum(table, shape).prod(axis=1, dtype=float) * item
         self.scratch = scratch = (8 << 20) + self.result / 8
         if engine().__name__.endswith(".numpy"):
@@ -160,6 +168,10 @@ class _Boxes:
         inner = inner * np.where(whole.all(axis=1), 1, table[np.arange(len(table)), last])
         return flat * prod(shape) / np.maximum(inner, 1)
 
+    def traffic(self, budget: int) -> float:
+        """Bytes that pass the store if every box may take this much memory."""
+        return float(self.cost[self.memory <= budget].min()) + self.whole
+
     def best(self, budget: int, workers: int, cores: int) -> Plan:
         fits = self.memory <= budget
         near = fits & (self.cost <= self.cost[fits].min() * 1.02 + 1)
@@ -174,6 +186,7 @@ class _Boxes:
 def _candidates(shape: tuple[int, ...], target: Target, item: int) -> Iterator[tuple[int, ...]]:
     """Extents worth comparing: powers of two times the result's chunks, and runs of its elements where that is one too."""
     units = target.chunks or (1,) * len(shape)
+    units = tuple(unit * max(1, -(-size // (unit * MOST_BOXES))) for unit, size in zip(units, shape, strict=True))
     choices = [_doubled(unit, size) for unit, size in zip(units, shape, strict=True)]
     if target.chunks is None and (target.in_order or prod(map(len, choices)) > MOST_CANDIDATES):
         yield from _in_order(shape, max(1, BOX_BYTES // item))

@@ -96,7 +96,8 @@ def _resident() -> int:
 def _progress(output: Path, size: int) -> Iterator[Told]:
     """A bar on the terminal when there is something to wait for; its rate counts from where an earlier run ended."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    name = TextColumn("{task.description}", markup=False)  # brackets in it are its own
+    columns = (name, BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=size <= BOX_BYTES or not console.is_terminal) as bar:
         task, begun = bar.add_task(output.name, total=size), False
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import io
 import os
+import threading
 import warnings
 import zipfile
+from collections.abc import Callable
 from contextlib import suppress
 from math import prod
 from pathlib import Path
@@ -52,7 +54,7 @@ class NpySource:
 
     chunks: tuple[int, ...] | None = None
     shards: tuple[int, ...] | None = None
-    extra = 0
+    extra = held = 0
 
     def __init__(self, path: Path, key: str | None = None) -> None:
         if key is not None:
@@ -100,7 +102,7 @@ class NpySource:
 
 
 class NpzSource:
-    """One member of an `.npz`, read whole."""
+    """One member of an `.npz`, read whole when the first of it is asked for."""
 
     chunks: tuple[int, ...] | None = None
     shards: tuple[int, ...] | None = None
@@ -108,47 +110,59 @@ class NpzSource:
 
     def __init__(self, path: Path, key: str | None = None) -> None:
         self.path = path
+        self._array: Array | None = None
+        self._turn = threading.Lock()
+        self._name, self.held, self.shape, dtype = self._asked(lambda archive: _promise(path, archive, key))
+        self._stored = our_dtype(path, dtype)
+        self.dtype = self._stored.newbyteorder("=")
+
+    def _asked(self, question: Callable[[zipfile.ZipFile], Any]) -> Any:
+        """What the archive answers, or a refusal."""
         try:
-            array = _member(path, key)
+            with warnings.catch_warnings(), zipfile.ZipFile(self.path) as archive:
+                warnings.simplefilter("ignore")
+                return question(archive)
         except (PoolGradError, OSError):
             raise
         except Exception as broken:  # whatever zipfile, NumPy or a decompressor makes of it
-            raise _unreadable(path, broken) from None
-        stored = our_dtype(path, array.dtype)
-        self._array = array.view(stored) if array.dtype.kind == "V" else array
-        self.shape, self.dtype = array.shape, stored.newbyteorder("=")
+            raise _unreadable(self.path, broken) from None
+
+    def _whole(self, archive: zipfile.ZipFile) -> Array:
+        with archive.open(self._name) as member:
+            array = np.asarray(np.lib.format.read_array(member, allow_pickle=False))
+        return array.view(self._stored) if array.dtype.kind == "V" else array
 
     def read(self, box: Box, out: Array) -> None:
+        with self._turn:
+            if self._array is None:
+                self._array = self._asked(self._whole)
         np.copyto(out, self._array[box])
 
     def state(self) -> str:
         return file_state(self.path)
 
     def close(self) -> None:
-        pass
+        self._array = None
 
 
-def _member(path: Path, key: str | None) -> Array:
-    with zipfile.ZipFile(path) as archive:
-        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-        if not members:
-            raise PoolGradValueError(f"{path} holds no array")
-        if key is None and len(members) != 1:
-            raise PoolGradValueError(f"{path} holds {len(members)} arrays ({', '.join(members)}): choose one with --key")
-        name = next(iter(members)) if key is None else key
-        if name not in members:
-            raise PoolGradValueError(f"{path} has no array {name!r}; it holds {', '.join(members)}")
-        held = members[name].file_size
-        check_fits(f"{path}: {name}", (held,), np.dtype(np.uint8))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with archive.open(members[name]) as member:
-                shape, _, dtype = npy_header(member)
-                promised = member.tell() + prod(shape) * dtype.itemsize
-            if promised != held and not dtype.hasobject:
-                raise PoolGradValueError(f"{path}: {name} has {held} bytes, where {dtype} of shape {shape} makes {promised}")
-            with archive.open(members[name]) as member:
-                return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
+def _promise(path: Path, archive: zipfile.ZipFile, key: str | None) -> tuple[str, int, tuple[int, ...], np.dtype[Any]]:
+    """The file name of a member, its bytes, shape and dtype."""
+    members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+    if not members:
+        raise PoolGradValueError(f"{path} holds no array")
+    if key is None and len(members) != 1:
+        raise PoolGradValueError(f"{path} holds {len(members)} arrays ({', '.join(members)}): choose one with --key")
+    name = next(iter(members)) if key is None else key
+    if name not in members:
+        raise PoolGradValueError(f"{path} has no array {name!r}; it holds {', '.join(members)}")
+    held = members[name].file_size
+    check_fits(f"{path}: {name}", (held,), np.dtype(np.uint8))
+    with archive.open(members[name]) as member:
+        shape, _, dtype = npy_header(member)
+        promised = member.tell() + prod(shape) * dtype.itemsize
+    if promised != held and not dtype.hasobject:
+        raise PoolGradValueError(f"{path}: {name} has {held} bytes, where {dtype} of shape {shape} makes {promised}")
+    return members[name].filename, held, shape, dtype
 
 
 class FileTarget:

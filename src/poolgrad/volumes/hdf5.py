@@ -32,7 +32,7 @@ class Hdf5Source:
     """One dataset of an HDF5 file."""
 
     shards = None
-    copies = 0
+    copies = held = 0
 
     def __init__(self, path: Path, key: str | None = None) -> None:
         self.path = path
@@ -42,6 +42,7 @@ class Hdf5Source:
             if self._dataset.shape is None:
                 raise PoolGradValueError(f"{path}: {self._dataset.name} holds no elements at all (a null dataspace)")
             self.shape = tuple(self._dataset.shape)
+            self._files = _asked(path, lambda: _behind(self._dataset))
             self.dtype = our_dtype(path, _asked(path, lambda: self._dataset.dtype)).newbyteorder("=")
             self.chunks = self._dataset.chunks
             self.extra = CACHE + 2 * prod(self.chunks or (0,)) * self.dtype.itemsize
@@ -58,7 +59,7 @@ class Hdf5Source:
             raise StoreError(f"{self.path}: {self._dataset.name} cannot be read: {broken}") from None
 
     def state(self) -> str:
-        return file_state(self.path)
+        return file_state(self.path, *self._files)
 
     def close(self) -> None:
         self._file.close()
@@ -89,6 +90,31 @@ def _chosen(path: Path, file: Any, key: str | None) -> Any:
     return node
 
 
+def _behind(dataset: Any) -> list[Path]:
+    """The files that a dataset's elements lie in: the one that a link led to, and those that it is only a view of.
+
+    Where such a file or its dataset is missing HDF5 reads the fill value, and nobody could tell: the view is refused. So are raw
+    files, which HDF5 reads as zeros where they are too short.
+    """
+    home = Path(dataset.file.filename)
+    if dataset.external:
+        raise PoolGradValueError(f"{home}: {dataset.name} lies in raw files outside HDF5; copy it into one (h5repack does)")
+    files = [home]
+    for source in dataset.virtual_sources() if dataset.is_virtual else ():
+        places = (home,) if source.file_name == "." else (home.parent / source.file_name, Path(source.file_name))
+        found = next((place for place in places if place.is_file()), None)
+        if found is None or not _holds(found, source.dset_name):
+            missing = f"{source.dset_name} of {source.file_name}"
+            raise PoolGradValueError(f"{home}: {dataset.name} is a view of {missing}, which is not there")
+        files.append(found)
+    return files
+
+
+def _holds(path: Path, name: str) -> bool:
+    with h5py.File(path, "r") as file:
+        return name in file
+
+
 class Hdf5Target(FileTarget):
     """One dataset, contiguous or in chunks, without filters."""
 
@@ -99,6 +125,7 @@ class Hdf5Target(FileTarget):
         if dtype.kind == "V":
             raise PoolGradTypeError(f"{place.path}: HDF5 has no bfloat16; choose .zarr or .npy")
         self._name = name
+        self._at: dict[tuple[int, ...], int] = {}
         self.chunks = chunks if 0 not in shape else None
         self.form = f"{name} in chunks of {self.chunks}"
         if self.chunks is not None:
@@ -128,8 +155,7 @@ class Hdf5Target(FileTarget):
                 if self.chunks is None:
                     self._first = dataset.id.get_offset() or 0
                 else:
-                    every = (dataset.id.get_chunk_info(k) for k in range(dataset.id.get_num_chunks()))
-                    self._at = {tuple(info.chunk_offset): int(info.byte_offset) for info in every}
+                    dataset.id.chunk_iter(lambda info: self._at.update({tuple(info.chunk_offset): int(info.byte_offset)}))
         except (KeyError, OSError, RuntimeError) as broken:
             raise StoreError(f"{part} is not the part of this result: {broken}") from None
 
@@ -145,5 +171,3 @@ class Hdf5Target(FileTarget):
                 padded[tuple(slice(0, n) for n in piece.shape)] = piece
                 piece = padded
             self._file.write(np.ascontiguousarray(piece), self._at[tuple(part.start for part in whole)])
-
-

@@ -74,21 +74,24 @@ class Journal:
         with open(self._fd, "rb", closefd=False) as file:
             text = file.read()
         whole = text[: text.rfind(b"\n") + 1]
-        os.ftruncate(self._fd, len(whole))
-        lines = whole.splitlines()
-        if not lines:
+        lost = not text.strip(b"\0")  # what a crash of the machine may leave of a file
+        if not lost and not b'{"poolgrad": '.startswith(text[:13]):
+            raise self._unreadable("it begins otherwise")
+        if not whole:
             return
         try:
-            head, *rest = (json.loads(line) for line in lines)
+            head, *rest = (json.loads(line) for line in whole.splitlines())
             if head["poolgrad"] != VERSION:
                 raise ValueError(f"version {head['poolgrad']!r}")
             self.job, self.boxes = dict(head["job"]), tuple(int(n) for n in head["boxes"])
             self._replay(rest)
         except (ValueError, KeyError, TypeError, AttributeError) as broken:
             self.job = self.boxes = None
-            raise PoolGradValueError(
-                f"{self.path} is not a journal that this version can read ({broken}); remove it to begin anew"
-            ) from None
+            raise self._unreadable(broken) from None
+        os.ftruncate(self._fd, len(whole))
+
+    def _unreadable(self, reason: object) -> PoolGradValueError:
+        return PoolGradValueError(f"{self.path} is not a journal that this version can read ({reason}); remove it to begin anew")
 
     def _replay(self, lines: Iterable[Mapping[str, Any]]) -> None:
         boot, here = None, _boot()
@@ -146,6 +149,10 @@ class Journal:
             return False
         return self.whole == (seen.st_dev, seen.st_ino)
 
+    def unwritten(self) -> bool:
+        """Whether there is nothing in it, of any run."""
+        return self._fd >= 0 and os.fstat(self._fd).st_size == 0
+
     def remove(self) -> None:
         if os.name == "nt":
             self.close()  # Windows removes no open files
@@ -169,7 +176,8 @@ class Journal:
 def _locked(path: Path) -> int:
     """The open journal, ours alone."""
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0), 0o666)
+        flags = [getattr(os, name, 0) for name in ("O_BINARY", "O_CLOEXEC", "O_NOFOLLOW")]
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | sum(flags), 0o666)
         try:
             if fcntl is not None:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

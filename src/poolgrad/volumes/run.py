@@ -109,9 +109,10 @@ def execute(
     try:
         identity = job.identity()
         extents = journal.boxes if _resumes(journal, identity, place, job.target) else None
+        base += ALLOWANCE + job.source.held
         chosen = plan(
             job.pool, job.layout, job.source, job.target, job.shape,
-            forwards=job.forwards, memory=memory, base=base + ALLOWANCE, cores=threads or _cores(), extents=extents,
+            forwards=job.forwards, memory=memory, base=base, cores=threads or _cores(), extents=extents,
         )  # fmt: skip
         if extents is not None and journal.is_placed(place.path):
             resumed = len(journal.done)
@@ -121,7 +122,7 @@ def execute(
             _Run(job, chosen, journal, identity, progress).complete()
         journal.remove()
     except BaseException:
-        if journal.job is None:
+        if journal.unwritten():
             journal.remove()  # nothing was begun
         raise
     finally:
@@ -196,9 +197,7 @@ def _discard(place: Place, journal: Journal) -> None:
 class _Run:
     """The boxes that are left, through the workers."""
 
-    def __init__(
-        self, job: Job, chosen: Plan, journal: Journal, identity: dict[str, Any], progress: Progress | None
-    ) -> None:
+    def __init__(self, job: Job, chosen: Plan, journal: Journal, identity: dict[str, Any], progress: Progress | None) -> None:
         self.job, self.plan, self.journal, self.identity = job, chosen, journal, identity
         self.progress = progress or (lambda done, all: None)
         self.failure: BaseException | None = None
@@ -275,13 +274,22 @@ class _Run:
                 return
             region, part = needed(job.pool, job.layout, box, forwards=job.forwards)
             taken, made = _shaped(source, part, job.source.dtype), _shaped(result, box, job.source.dtype)
-            job.source.read(part, taken)
+            self._read(part, taken)
             Call(job.pool, taken.shape, job.layout, job.forwards, region)(taken, made, False, self.plan.threads)
             job.target.write(box, made)
             self.journal.record(number)
             with self._turn:
                 self.done += made.nbytes
             after()
+
+    def _read(self, part: Box, taken: Array) -> None:
+        source = self.job.source
+        try:
+            source.read(part, taken)
+        except StoreError:
+            raise
+        except OSError as broken:  # of the source, where others are of the target
+            raise StoreError(f"{broken.filename or source.path} cannot be read: {broken.strerror or broken}") from None
 
     def _keep_synced(self) -> None:
         looked = time.monotonic()
@@ -334,5 +342,3 @@ def _bytes(box: Box, dtype: np.dtype[Any]) -> int:
 def _shaped(memory: Array, box: Box, dtype: np.dtype[Any]) -> Array:
     """The beginning of `memory` as an array of a box's shape."""
     return memory[: _bytes(box, dtype)].view(dtype).reshape([part.stop - part.start for part in box])
-
-

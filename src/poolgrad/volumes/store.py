@@ -46,6 +46,8 @@ class Source(Protocol):
     """Bytes that a read holds for a while besides what it reads, as a number…"""
     copies: int
     """…and as further copies of what it reads."""
+    held: int
+    """Bytes that it holds from its first read on."""
 
     def read(self, box: Box, out: Array) -> None: ...
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import shutil
 from collections.abc import Sequence
@@ -21,6 +22,10 @@ KINDS = {".npy": "npy", ".npz": "npz", ".zarr": "zarr", ".h5": "hdf5", ".hdf5": 
 SERVED = ".npy or .npz, .zarr (a folder), .h5 or .hdf5"
 LEAST_CHUNK, MOST_CHUNK = 1 << 20, 64 << 20
 """Bytes of a result's chunk, unless they are chosen."""
+
+LONGEST_NAME = 255
+MOST_ELEMENTS = 1 << 59
+"""What metadata may claim of an array or a chunk: with room left for bytes in 64 bits."""
 
 
 def _kind(path: Path) -> tuple[str | None, Path]:
@@ -47,7 +52,7 @@ def _local(name: str, path: str | Path) -> Path:
 
 
 def open_source(path: str | Path, key: str | None = None) -> Source:
-    """The array in a file or folder, opened but not read (an `.npz` is read whole)."""
+    """The array in a file or folder, opened but not read."""
     path = _local("the source", path)
     kind, _ = _kind(path)
     if kind is None:
@@ -60,11 +65,15 @@ def open_source(path: str | Path, key: str | None = None) -> Source:
         return NpySource(path, key) if kind == "npy" else NpzSource(path, key)
     module = _module(kind, path)
     made: Source = module.ZarrSource(path, key) if kind == "zarr" else module.Hdf5Source(path, key)
+    for what, sizes in (("shape", made.shape), ("chunks", made.chunks or ())):
+        if prod(max(n, 1) for n in sizes) > MOST_ELEMENTS:
+            made.close()
+            raise PoolGradValueError(f"{path}: {what} {sizes} cannot be served: more than {MOST_ELEMENTS:,} elements")
     return made
 
 
-def place_of(output: str | Path, source: Path) -> Place:
-    """Where a result goes; refused before anything is computed if it cannot go there."""
+def place_of(output: str | Path, source: Path) -> tuple[str, Place]:
+    """The kind of a result, as its name was typed (a link may lead to any name), and where it goes; refused if it cannot."""
     output = _local("--output", output)
     kind, outer = _kind(output)
     if kind is None:
@@ -78,7 +87,10 @@ def place_of(output: str | Path, source: Path) -> Place:
     path, outer = Path(output).resolve(), Path(outer).resolve()
     if kind == "zarr":
         _check_folder(output, path, outer, source.resolve())
-    return Place(path, outer if path.is_relative_to(outer) else path)
+    place = Place(path, outer if path.is_relative_to(outer) else path)
+    if len(os.fsencode(place.journal.name)) > LONGEST_NAME:
+        raise PoolGradValueError(f"--output {output}: the name is too long to have a journal beside it")
+    return kind, place
 
 
 def _check_folder(output: Path, path: Path, outer: Path, source: Path) -> None:
@@ -97,8 +109,8 @@ def open_target(
     output: str | Path, source: Source, shape: tuple[int, ...], *, forwards: bool, chunks: Sequence[int] | None
 ) -> Target:
     """The store of a result of this shape, refused if it cannot go there; nothing is written yet."""
-    place = place_of(output, source.path)
-    target = _made(place, source, shape, "y" if forwards else "dx", chunks)
+    kind, place = place_of(output, source.path)
+    target = _made(kind, place, source, shape, "y" if forwards else "dx", chunks)
     free = shutil.disk_usage(place.beside.parent).free + place.taken()
     if target.stored is not None and target.stored > free:
         raise PoolGradMemoryError(
@@ -107,15 +119,14 @@ def open_target(
     return target
 
 
-def _made(place: Place, source: Source, shape: tuple[int, ...], name: str, chunks: Sequence[int] | None) -> Target:
-    kind, _ = _kind(place.path)
+def _made(kind: str, place: Place, source: Source, shape: tuple[int, ...], name: str, chunks: Sequence[int] | None) -> Target:
     dtype = source.dtype
     if kind in ("npy", "npz"):
         if chunks is not None:
             raise PoolGradValueError(f"{place.path}: a .{kind} has no chunks; --chunks is for .zarr and HDF5")
         return NpyTarget(place, shape, dtype) if kind == "npy" else NpzTarget(place, shape, dtype, name)
     asked = None if chunks is None else _asked(chunks, shape)
-    module = _module(str(kind), place.path)
+    module = _module(kind, place.path)
     made: Target
     if kind == "hdf5":
         made = module.Hdf5Target(place, shape, dtype, name, asked or (_scaled(source, shape) if source.chunks else None))
@@ -166,5 +177,3 @@ def _shards(source: Source, shape: tuple[int, ...], inner: tuple[int, ...]) -> t
         k = max(range(len(counts)), key=lambda k: counts[k])
         counts[k] = -(-counts[k] // 2)
     return tuple(c * count for c, count in zip(inner, counts, strict=True))
-
-

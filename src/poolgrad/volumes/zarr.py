@@ -33,6 +33,7 @@ __all__ = ["ZarrSource", "ZarrTarget", "node_kind"]
 
 Array = npt.NDArray[Any]
 
+
 def node_kind(folder: Path) -> str | None:
     """Whether a folder is a Zarr `array`, a `group`, or None of both."""
     if (folder / ".zarray").is_file():
@@ -50,7 +51,7 @@ def node_kind(folder: Path) -> str | None:
 class ZarrSource:
     """A Zarr array in a local folder."""
 
-    copies = 0
+    copies = held = 0
 
     def __init__(self, path: Path, key: str | None = None) -> None:
         self.path = node = _node(path, key)
@@ -96,7 +97,7 @@ class ZarrSource:
 
     def state(self) -> str:
         digest = hashlib.sha256()
-        for name, size, changed in _files(self.path):
+        for name, size, changed in _files(self.path, set()):
             digest.update(f"{name} {size} {changed}\n".encode())
         return digest.hexdigest()[:32]
 
@@ -148,11 +149,15 @@ def _as_numbers(said: dict[str, Any]) -> dict[str, Any]:
     return {**said, "data_type": "uint16", "fill_value": bits}
 
 
-def _files(folder: Path) -> Iterator[tuple[str, int, int]]:
-    """Name, size and time of every file below a folder, in a fixed order."""
+def _files(folder: str | Path, passed: set[tuple[int, int]]) -> Iterator[tuple[str, int, int]]:
+    """Name, size and time of every file below a folder, in a fixed order; a folder that links lead to again is passed by."""
+    here = os.stat(folder)
+    if (here.st_dev, here.st_ino) in passed:
+        return
+    passed.add((here.st_dev, here.st_ino))
     for entry in sorted(os.scandir(folder), key=lambda found: found.name):
         if entry.is_dir():
-            yield from ((f"{entry.name}/{name}", size, changed) for name, size, changed in _files(Path(entry.path)))
+            yield from ((f"{entry.name}/{name}", size, changed) for name, size, changed in _files(entry.path, passed))
         else:
             seen = entry.stat()
             yield entry.name, seen.st_size, seen.st_mtime_ns

@@ -315,3 +315,10 @@ else:
     raise SystemExit("not refused")
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("limit", ["lots", None, [1]])
+def test_a_limit_that_is_no_size(limit: Any) -> None:
+    x = da.zeros((2, 9, 8, 3), chunks=4)
+    with dask.config.set({"poolgrad.gather-limit": limit}), pytest.raises(PoolGradValueError, match="must be a size such as"):
+        poolgrad.avg_pool(x, 3)

@@ -23,7 +23,7 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 from dask.utils import format_bytes, parse_bytes
 
-from ..errors import PoolGradMemoryError
+from ..errors import PoolGradMemoryError, PoolGradValueError
 from .cuts import Box, Cuts, meet, volume
 from .tasks import Job, halo, landing, pooled
 
@@ -44,6 +44,14 @@ class Halo(Task):  # type: ignore[misc]  # Dask is not typed here
         return True
 
 
+def _gather_limit() -> int:
+    said = config.get("poolgrad.gather-limit", "1 GiB")
+    try:
+        return int(parse_bytes(said))
+    except (ValueError, TypeError, AttributeError):
+        raise PoolGradValueError(f"poolgrad.gather-limit must be a size such as '1 GiB', got {said!r}") from None
+
+
 class Graph:
     """One task for every result chunk, and one for every cut that travels."""
 
@@ -53,7 +61,7 @@ class Graph:
         self.result = f"poolgrad-{'forward' if job.forwards else 'gradient'}-{token}"
         self.cut = f"poolgrad-halo-{token}"
         self.halos: dict[Key, Task] = {}
-        self.limit = parse_bytes(config.get("poolgrad.gather-limit", "1 GiB"))
+        self.limit = _gather_limit()
 
     def array(self) -> Any:
         sizes = list(self.source.chunks)

@@ -13,7 +13,7 @@ import { problemsOf, wiredPins } from "../state/derived";
 import { openPanel, pointAt } from "../state/panels";
 import type { BlockNode as Node, State } from "../state/store";
 import { resultKey, useStore } from "../state/store";
-import { badgeOf, label, preview } from "./looks";
+import { badgeOf, label, preview, shorten } from "./looks";
 
 interface Look {
   readonly known: boolean;
@@ -49,8 +49,10 @@ export const BlockNode = memo(
       <div className={looks} data-block={block.id} data-state={phase}>
         <BadgeButton block={block} seen={seen} />
         <header className="block-title">
-          <span className="block-symbol">{block.symbol || "(no name)"}</span>
-          <span className="block-id">{block.id}</span>
+          <span className="block-symbol">{shorten(block.symbol, 40) || "(no name)"}</span>
+          <span className="block-id" title={block.id}>
+            {shorten(block.id, 24, 8)}
+          </span>
         </header>
         <div className="block-body">
           <ul className="pins left">

@@ -10,6 +10,7 @@ import { openPanel } from "../state/panels";
 import type { BlockNode as Node } from "../state/store";
 import { get, toast, useStore } from "../state/store";
 import { BlockNode } from "./BlockNode";
+import { carry, letGo } from "./drag";
 import { pinAt, whyNot } from "./ends";
 import { Refusal, Wire, WireInHand } from "./Wire";
 import { Zoom } from "./Zoom";
@@ -35,25 +36,15 @@ const onConnectEnd: OnConnectEnd = (event, { isValid: drawn, fromHandle, toHandl
 
 /** A block that was let go after a drag, or moved by an arrow key, is an edit; on the way it is only drawn. */
 function onChanges(changes: NodeChange<Node>[]): void {
-  if (changes.every((change) => change.type === "position" && change.dragging)) {
-    for (const change of changes) if (change.type === "position") onTheWay.set(change.id, change);
-    frame ||= requestAnimationFrame(flush);
+  const places = changes.filter((change) => change.type === "position");
+  if (places.length === changes.length && places.every((change) => change.dragging)) {
+    carry(places);
     return;
   }
-  flush();
-  onNodesChange(changes);
-  if (changes.some((change) => change.type === "position" && !change.dragging)) dropDragged();
-}
-
-// However often the mouse reports, blocks under it move once a frame.
-const onTheWay = new Map<string, NodeChange<Node>>();
-let frame = 0;
-
-function flush(): void {
-  cancelAnimationFrame(frame);
-  frame = 0;
-  if (onTheWay.size > 0) onNodesChange([...onTheWay.values()]);
-  onTheWay.clear();
+  letGo(() => {
+    onNodesChange(changes);
+    if (places.some((change) => !change.dragging)) dropDragged();
+  });
 }
 
 export function Canvas(): React.JSX.Element {

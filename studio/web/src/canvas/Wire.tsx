@@ -4,10 +4,15 @@ import type { ConnectionLineComponentProps, EdgeProps } from "@xyflow/react";
 import { BaseEdge, getSmoothStepPath, Position, useConnection } from "@xyflow/react";
 import { memo } from "react";
 import type { BlockNode, WireEdge } from "../state/store";
+import { useCarried } from "./drag";
 import { pinAt, whyNot } from "./ends";
 
 export const Wire = memo(function Wire(props: EdgeProps<WireEdge>): React.JSX.Element {
-  const { id, sourceX, sourceY, targetX, targetY, selected } = props;
+  const { id, source, target, selected } = props;
+  const start = useCarried(source, target);
+  const end = useCarried(target, source);
+  const [sourceX, sourceY] = [props.sourceX + start.x, props.sourceY + start.y];
+  const [targetX, targetY] = [props.targetX + end.x, props.targetY + end.y];
   const [path] = getSmoothStepPath({
     sourceX,
     sourceY,

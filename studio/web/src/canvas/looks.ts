@@ -11,7 +11,12 @@ export function preview(pin: Pin): string {
   if (pin.data) return `${pin.type}${pin.shape} ${bytes(pin.data.bytes)}`;
   const tensor = pin.interface.includes("Initializer");
   const text = tensor ? `${pin.type}${pin.shape} ${pin.value}` : pin.value;
-  return text.length > 60 ? `${text.slice(0, 59)}…` : text;
+  return shorten(text, 22);
+}
+
+/** At most `most` characters: the beginning, and of a long name also its end, where names of a kind differ. */
+export function shorten(text: string, most: number, tail = 0): string {
+  return text.length <= most ? text : `${text.slice(0, most - 1 - tail)}…${tail ? text.slice(-tail) : ""}`;
 }
 
 export function duration(seconds: number): string {

@@ -147,6 +147,17 @@ def test_downloads_hold_the_values(server: Server, tab: Tab) -> None:
         assert server.get(path).status_code == 400
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_picture_of_numbers_beyond_float32() -> None:
+    from PIL import Image
+
+    from poolgrad_studio.transfer import _png
+
+    made = Image.open(io.BytesIO(_png(np.array([[np.nan, np.inf], [1e300, -2e300], [3.0, 5.0]]), "sequential")))
+    alpha = np.asarray(made)[..., 3]
+    np.testing.assert_array_equal(alpha, [[0, 0], [0, 0], [255, 255]])
+
+
 def test_texts_are_watched_and_not_drawn(server: Server, tab: Tab) -> None:
     from studio_support import fresh_block, pin
 

@@ -11,9 +11,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from itertools import islice
 from typing import Any
 
-from poolgrad.dialects.enuspace.watch import type_name
+from poolgrad.dialects.enuspace.watch import shown, type_name
 from poolgrad.enuspace import BlockState, Graph, LogEntry, Page, Runner
 from poolgrad.errors import PoolGradError
 
@@ -27,6 +28,9 @@ MOST_LINES = 2_000
 """Lines of the log that are kept; a run that repeats for hours says more."""
 
 MOST_AT_ONCE = 500
+
+FIRST, MOST_SHOWN = 4, 24
+"""Elements that travel with a result, and characters of each: what its pin shows."""
 
 
 class Run:
@@ -198,4 +202,5 @@ class Run:
 def _result(id: str, pin: str, array: Array) -> dict[str, Any]:
     shape, dtype = list(array.shape), "string" if array.dtype.kind == "T" else array.dtype.name
     size = {"size": array.size, "bytes": array.nbytes}
-    return {"block": id, "pin": pin, "type": type_name(array), "dtype": dtype, "shape": shape, **size}
+    head = [shown(value)[:MOST_SHOWN] for value in islice(array.flat, FIRST)]
+    return {"block": id, "pin": pin, "type": type_name(array), "dtype": dtype, "shape": shape, **size, "head": head}

@@ -158,7 +158,8 @@ def _png(plane: Array, scale: str) -> bytes:
 
     if 0 in plane.shape:
         raise Failure("value", "the slice is empty")
-    head, values = heat(plane, MOST_SIDE, MOST_SIDE, None)
+    head, payload = heat(plane, MOST_SIDE, MOST_SIDE, None)
+    values = payload.astype(np.float64)  # the ends of the scale may lie beyond float32
     low, high = head["min"] or 0.0, head["max"] or 0.0
     if scale == "diverging":
         low, high = -max(abs(low), abs(high)), max(abs(low), abs(high))

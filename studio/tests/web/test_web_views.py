@@ -88,6 +88,46 @@ def test_windows_light_up(hands: Hands, server: ServerProcess) -> None:
     tab.wait("document.querySelector('.windows-said').innerText.startsWith('dY(1, 1)')", "the arrow keys to move over the cells")
 
 
+def test_windows_of_a_big_picture_show_their_weights(hands: Hands, server: ServerProcess) -> None:
+    page = Page("big")
+    page.add("Const", "x", at=(40, 40), val=np.zeros((1, 300, 200, 1), np.float32))
+    page.add("AvgPool", "pool", at=(340, 90), ksize="1,3,2,1", strides="1,2,1,1", padding="VALID")
+    page.connect("x", "output", "pool", "value")
+    save_page(page, server.folder / "big.svg")
+    tab = hands.tab
+    open_file(hands, "big.svg")
+    hands.choose("pool")
+    tab.key("g")
+    tab.wait("document.querySelector('.grid.inputs canvas')", "the grids")
+    assert point(hands, "cells", 1, 2) == "Y(1, 2) is a sum of 6 inputs (H 2…4, W 2…3): each of them counts 1/6"
+    # The weight is written in the middle of the cell: not every pixel on the line through it has the colour of the light.
+    script = """(() => {
+        const grid = document.querySelector('.grid.inputs'), n = Number(grid.dataset.cell);
+        const context = grid.querySelector('canvas').getContext('2d');
+        const row = context.getImageData(2 * n + 3, Math.round(2.5 * n), n - 6, 1).data;
+        return [...row].filter((_, k) => k % 4 === 0 && row[k] < 120).length; })()"""
+    assert tab.run(script) > 0
+    hands.shot("big")
+
+
+def test_a_window_cannot_be_lost(hands: Hands, server: ServerProcess) -> None:
+    gradient_page(server.folder)
+    tab = hands.tab
+    open_file(hands, "windows.svg")
+    hands.watch("dy", "val")
+    left, top, width, height = tab.box(".middle")
+    start = tab.middle(".panel.watch header h2")
+    tab.drag(start, (left + width + 200, top + height + 150))
+    x, y, _, _ = tab.box(".panel.watch")
+    assert x > start[0]
+    assert x <= left + width - 100
+    assert y <= top + height - 30
+    tab.drag((x + 40, y + 15), (x - 200, y - 200))
+    back = tab.box(".panel.watch")
+    assert back[0] < x - 150
+    assert back[1] < y - 150
+
+
 def test_a_broken_property(hands: Hands, server: ServerProcess) -> None:
     gradient_page(server.folder)
     tab = hands.tab
@@ -184,6 +224,7 @@ def test_the_example_and_its_twin(hands: Hands) -> None:
     tab.wait("document.querySelector('.example h2').innerText.includes('put right')")
     hands.fitted()
     assert hands.run() == "done"
+    assert tab.text("[data-block=pool] [data-pin=result_output]").split("\n") == ["result_output[2][1][1][1][2]", "1, 3, 5, 7"]
     assert [row[2] for row in hands.watch("pool", "result_output")] == ["1", "3", "5", "7"]
     tab.run("document.activeElement.blur()")
     tab.key("k")

@@ -1,6 +1,6 @@
 // What the views make of numbers: which rows show, which colours, which axes, which words.
 import { describe, expect, it } from "vitest";
-import { badgeOf, bytes, duration, label } from "../src/canvas/looks";
+import { badgeOf, bytes, duration, firstValues, label, preview, shorten } from "../src/canvas/looks";
 import type { Pin } from "../src/model/page";
 import { itemsOf, search } from "../src/palette/search";
 import { lutOf, NOT_A_NUMBER, paint, rangeOf, shade } from "../src/watch/colours";
@@ -9,6 +9,27 @@ import { chunksOf, ROW_HEIGHT, scrollTo, tableHeight, visible } from "../src/wat
 import { lightsOf, litBox } from "../src/windows/lights";
 import { sayCell, sayInput, spans } from "../src/windows/text";
 import shared from "./cases.json";
+
+describe("what fits on a block", () => {
+  const of = (head: string[], size: number, type = "float") => firstValues({ block: "", pin: "", dtype: "", shape: [], bytes: 0, type, head, size });
+
+  it("shows the first values of a result", () => {
+    expect(of(["1", "3", "5", "7"], 4)).toBe("1, 3, 5, 7");
+    expect(of(["1", "3", "5", "7"], 5)).toBe("1, 3, 5, 7, …");
+    expect(of(["-0.40856681", "nan", "inf", "0.25"], 9)).toBe("-0.4086, nan, inf, 0.25, …");
+    expect(of(["2.5"], 1)).toBe("2.5");
+    expect(of([], 0)).toBe("no elements");
+    expect(of(["12345678", "a text that is longer than a block"], 2, "string")).toBe("12345678, …");
+  });
+
+  it("never widens it", () => {
+    const pin = { kind: "const", interface: "Initializer", type: "float", shape: "[1][1000][1000][1]", value: "", data: { ref: "", bytes: 4e6, text: false } };
+    expect(preview(pin as Pin).length).toBeLessThanOrEqual(22);
+    expect(of(["-1.2345678e-38", "-1.2345678e-38", "-1.2345678e-38"], 9).length).toBeLessThanOrEqual(26);
+    expect(shorten("abcdefgh", 6, 2)).toBe("abc…gh");
+    expect(shorten("abcdef", 6, 2)).toBe("abcdef");
+  });
+});
 
 describe("a long table", () => {
   it.each([10, 1000, 681_818, 1_000_000, 268_435_456])("shows its first and its last row: %i rows", (total) => {

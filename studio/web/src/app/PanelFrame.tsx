@@ -29,8 +29,11 @@ export function PanelFrame({ panel, title, children }: Props): React.JSX.Element
     addEventListener("pointerup", end);
   }
 
+  // Its title stays in sight, wherever it is dragged and however small the page becomes.
+  const room = box.current?.offsetParent;
+  const within = (at: number, size = Infinity, title = 0): number => Math.max(0, Math.min(at, size - title));
   const moveBy = (dx: number, dy: number): void =>
-    changePanel(panel.key, { x: Math.max(0, panel.x + dx), y: Math.max(0, panel.y + dy) });
+    changePanel(panel.key, { x: within(panel.x + dx, room?.clientWidth, 120), y: within(panel.y + dy, room?.clientHeight, 36) });
   const sizeBy = (dx: number, dy: number): void =>
     changePanel(panel.key, { w: Math.max(280, panel.w + dx), h: Math.max(200, panel.h + dy) });
   const byKeys = (act: typeof moveBy) => (event: React.KeyboardEvent): void => {
@@ -45,7 +48,7 @@ export function PanelFrame({ panel, title, children }: Props): React.JSX.Element
     <section
       ref={box}
       className={`panel ${panel.kind}`}
-      style={{ left: panel.x, top: panel.y, width: panel.w, height: panel.h, zIndex: 10 + panel.z }}
+      style={{ left: `min(${panel.x}px, 100% - 120px)`, top: `min(${panel.y}px, 100% - 36px)`, width: panel.w, height: panel.h, zIndex: 10 + panel.z }}
       aria-label={title}
       tabIndex={-1}
       onPointerDown={() => raisePanel(panel.key)}

@@ -13,7 +13,7 @@ import { problemsOf, wiredPins } from "../state/derived";
 import { openPanel, pointAt } from "../state/panels";
 import type { BlockNode as Node, State } from "../state/store";
 import { resultKey, useStore } from "../state/store";
-import { badgeOf, label, preview, shorten } from "./looks";
+import { badgeOf, firstValues, label, preview, shorten } from "./looks";
 
 interface Look {
   readonly known: boolean;
@@ -122,6 +122,7 @@ function ResultPin({ block, pin, at, seen }: { block: Block; pin: Pin; at: numbe
         {pin.name}
         {result ? formatShape(result.shape) : ""}
       </span>
+      {result && <span className="pin-value">{firstValues(result)}</span>}
     </li>
   );
 }

@@ -1,6 +1,7 @@
 // What a block says about itself in a few characters.
 import type { Pin } from "../model/page";
-import type { BlockState, LogEntry } from "../net/types";
+import type { BlockState, LogEntry, Result } from "../net/types";
+import { short } from "../watch/index";
 
 /** enuSpace shows the session's fetch pin under this name. */
 export function label(pin: Pin): string {
@@ -8,10 +9,20 @@ export function label(pin: Pin): string {
 }
 
 export function preview(pin: Pin): string {
-  if (pin.data) return `${pin.type}${pin.shape} ${bytes(pin.data.bytes)}`;
   const tensor = pin.interface.includes("Initializer");
-  const text = tensor ? `${pin.type}${pin.shape} ${pin.value}` : pin.value;
-  return shorten(text, 22);
+  const value = pin.data ? bytes(pin.data.bytes) : pin.value;
+  return shorten(tensor ? `${pin.type}${pin.shape} ${value}` : value, 22);
+}
+
+/** The first values of a result, as many as fit on its pin; long numbers with four digits. */
+export function firstValues({ type, head, size }: Result): string {
+  if (size === 0) return "no elements";
+  const texts = head.map((text) => (type === "string" || text.length < 8 || Number.isNaN(Number(text)) ? text : short(Number(text), 4)));
+  for (let n = texts.length; n > 1; n -= 1) {
+    const text = texts.slice(0, n).join(", ") + (n < size ? ", …" : "");
+    if (text.length <= 26) return text;
+  }
+  return shorten(texts[0] ?? "", 22) + (size > 1 ? ", …" : "");
 }
 
 /** At most `most` characters: the beginning, and of a long name also its end, where names of a kind differ. */

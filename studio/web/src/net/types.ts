@@ -44,6 +44,8 @@ export interface Result {
   shape: number[];
   size: number;
   bytes: number;
+  /** Its first elements, as many as a pin shows. */
+  head: string[];
 }
 
 export interface DocumentInfo {

@@ -22,7 +22,8 @@ interface Props {
   readonly onCursor: (at: [number, number] | null) => void;
 }
 
-const LEAST = 16;
+/** The side of a cell: wide enough for a weight, so that a big grid scrolls rather than lose them. */
+const LEAST = 28;
 const MOST = 46;
 
 export function GridView(props: Props): React.JSX.Element {
@@ -103,7 +104,7 @@ function drawGrid(canvas: HTMLCanvasElement, el: HTMLElement, cell: number, prop
   const style = getComputedStyle(el);
   const colour = (name: string): string => style.getPropertyValue(name).trim();
   context.scale(ratio, ratio);
-  context.font = `${Math.min(12, cell * 0.36)}px ${style.fontFamily}`;
+  context.font = `${Math.min(12, cell * 0.38)}px ${style.fontFamily}`;
   context.textAlign = "center";
   context.textBaseline = "middle";
   const [top, left] = [el.scrollTop, el.scrollLeft];
@@ -127,7 +128,7 @@ function drawGrid(canvas: HTMLCanvasElement, el: HTMLElement, cell: number, prop
       context.strokeStyle = colour("--cell-line");
       context.strokeRect(x + 0.5, y + 0.5, cell, cell);
       const text = lit ? lit.text : values ? brief(values[r * columns + c]) : "";
-      if (text && cell >= 24) {
+      if (text) {
         context.fillStyle = lit ? colour("--lit-text") : colour("--cell-text");
         context.fillText(text, x + cell / 2, y + cell / 2 + 1, cell - 8);
       }

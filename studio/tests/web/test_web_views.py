@@ -244,6 +244,10 @@ def test_an_unknown_block_is_kept(hands: Hands, server: ServerProcess) -> None:
     tab = hands.tab
     open_file(hands, "basic.svg")
     tab.wait("document.querySelector('.block.unknown')", "the block nobody can run")
+    assert "press L to lay them out" in tab.text(".toasts")
+    tab.key("l")
+    lefts = "new Set([...document.querySelectorAll('.block')].map(b => Math.round(b.getBoundingClientRect().left))).size"
+    tab.wait(f"{lefts} === 3", "three columns")
     assert hands.run() == "failed"
     assert "cannot run here; these can: Const" in tab.text(".log-body")
     hands.shot("page")
@@ -267,3 +271,34 @@ def test_a_server_that_dies_loses_nothing(hands: Hands, server: ServerProcess) -
     tab.reload()
     tab.wait("document.querySelectorAll('.block').length === 2", "the page again")
     tab.wait("document.querySelectorAll('.wire').length === 1", "its wire")
+
+
+def test_a_new_server_knows_no_results(hands: Hands, server: ServerProcess) -> None:
+    page = gradient_page(server.folder)
+    tab = hands.tab
+    open_file(hands, "windows.svg")
+    assert hands.run() == "done"
+    hands.state("pool", "done")
+    server.kill()
+    tab.wait("document.querySelector('.kept.bad')", "the loss to be noticed")
+    server.start()
+    hands.state("pool", "idle")
+    assert tab.text("[data-block=pool] [data-pin=result_output]") == "result_output"
+    assert hands.blocks() == [block.id for block in page.blocks]
+    assert hands.run() == "done"
+    tab.events.clear()  # the console said that the server was away
+
+
+def test_the_keyboard_reaches_a_const_whose_values_are_kept_apart(hands: Hands, server: ServerProcess) -> None:
+    np.save(server.folder / "many.npy", np.arange(50_000, dtype=np.float32))
+    tab = hands.tab
+    hands.begin()
+    tab.click(".palette-item[data-symbol='input npy']")
+    tab.wait("document.querySelector('dialog li button')")
+    tab.click("dialog li button")
+    tab.wait("document.querySelector('.block')", "a block with the array")
+    tab.run("document.activeElement.blur()")
+    tab.key("Escape", "n")
+    tab.wait("document.activeElement?.dataset.id === 'ID_1'", "the focus on the block")
+    tab.key("e")
+    tab.wait("document.activeElement?.dataset.field === 'ID_1.val.shape'", "the first field that can be typed in")

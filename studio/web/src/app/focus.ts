@@ -6,7 +6,7 @@ export function focusBlock(id: string): void {
 }
 
 export function focusField(block: string, pin: string): void {
-  const fields = document.querySelectorAll<HTMLElement>(".inspector [data-field]");
+  const fields = document.querySelectorAll<HTMLElement>(".inspector [data-field]:not(:disabled)");
   const wanted = [...fields].find((field) => field.dataset.field === `${block}.${pin}`) ?? fields[0];
   wanted?.focus();
   wanted?.scrollIntoView({ block: "nearest" });

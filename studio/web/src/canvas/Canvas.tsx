@@ -47,6 +47,12 @@ function onChanges(changes: NodeChange<Node>[]): void {
   });
 }
 
+/** Whether blocks hide each other: those of pages from enuSpace may, as its blocks are smaller. */
+function crowded(nodes: readonly Node[]): boolean {
+  const boxes = nodes.map(({ position: { x, y }, measured }) => ({ x, y, right: x + (measured?.width ?? 0), bottom: y + (measured?.height ?? 0) }));
+  return boxes.some((a, k) => boxes.slice(k + 1).some((b) => a.x < b.right && b.x < a.right && a.y < b.bottom && b.y < a.bottom));
+}
+
 export function Canvas(): React.JSX.Element {
   const nodes = useStore((s) => s.nodes);
   const edges = useStore((s) => s.edges);
@@ -62,7 +68,10 @@ export function Canvas(): React.JSX.Element {
       fitted();
       return;
     }
-    const timer = setTimeout(() => void flow.fitView({ padding: 0.15, maxZoom: 1 }).then(fitted), 60);
+    const timer = setTimeout(() => {
+      if (crowded(flow.getNodes())) toast("blocks lie over each other: press L to lay them out in columns");
+      void flow.fitView({ padding: 0.15, maxZoom: 1 }).then(fitted);
+    }, 60);
     return () => clearTimeout(timer);
   }, [doc, flow]);
 

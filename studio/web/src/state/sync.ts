@@ -71,7 +71,7 @@ async function again(doc: string, unsent: boolean): Promise<void> {
     show(opened, get());
     return;
   }
-  set({ doc: opened.doc, revision: opened.revision });
+  set({ doc: opened.doc, revision: opened.revision, ...runOf(opened) });
   location.hash = encodeURIComponent(opened.doc);
   sent = null;
   send();
@@ -90,7 +90,6 @@ export async function openAs(op: "new" | "open" | "example" | "attach", fields: 
 
 function show(opened: Opened, keep?: State): void {
   sent = opened.page;
-  current = opened.run?.run ?? 0;
   set({
     doc: opened.doc,
     revision: opened.revision,
@@ -101,17 +100,25 @@ function show(opened: Opened, keep?: State): void {
     history: keep?.history ?? { past: [], future: [], last: "" },
     ...flowOf(opened.page, keep?.nodes ?? [], keep?.edges ?? []),
     checks: opened.checks,
-    log: opened.run ? opened.log : opened.notes,
-    run: opened.run,
-    states: new Map(opened.states.map((s) => [s.block, s])),
-    results: byKey(opened.results),
-    stale: new Set(opened.stale),
+    ...runOf(opened),
     explanation: opened.explanation,
     panels: keep?.panels ?? [],
     focus: null,
     welcome: false,
   });
   location.hash = encodeURIComponent(opened.doc);
+}
+
+/** What the server knows of the last run: after a restart nothing, whatever this tab still shows. */
+function runOf(opened: Opened): Pick<State, "log" | "run" | "states" | "results" | "stale"> {
+  current = opened.run?.run ?? 0;
+  return {
+    log: opened.run ? opened.log : opened.notes,
+    run: opened.run,
+    states: new Map(opened.states.map((s) => [s.block, s])),
+    results: byKey(opened.results),
+    stale: new Set(opened.stale),
+  };
 }
 
 function byKey(results: readonly Result[]): Map<string, Result> {

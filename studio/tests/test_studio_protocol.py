@@ -134,7 +134,7 @@ def test_step_pauses_after_each_block_and_run_goes_on(tab: Tab) -> None:
     assert tab.wait("run", run__state="paused", run__done=1)["run"]["total"] == 3
     [result] = tab.wait("results", run=number)["results"]
     assert result["block"] == "x"
-    rows = tab.ask("rows", doc=doc, block="x", pin="output", start=0, stop=4)["rows"]
+    rows = tab.ask("rows", doc=doc, block="x", pin="output", start=0, stop=8)["rows"]
     assert result["head"] == [value for _, _, value in rows]
     assert tab.ask("step", doc=doc)["run"] == number
     tab.wait("run", run__state="paused", run__done=2)

@@ -29,7 +29,7 @@ MOST_LINES = 2_000
 
 MOST_AT_ONCE = 500
 
-FIRST, MOST_SHOWN = 4, 24
+FIRST, MOST_SHOWN = 8, 24
 """Elements that travel with a result, and characters of each: what its pin shows."""
 
 

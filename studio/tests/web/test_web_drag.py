@@ -113,3 +113,20 @@ def test_a_long_name_does_not_widen_its_block(hands: Hands, server: ServerProces
     assert tab.run(f"document.querySelector(`[data-block='{LONG}'] .block-id`).title") == LONG
     right = tab.box(f"[data-block='{LONG}']")
     assert right[0] + right[2] < tab.box("[data-block='session']")[0], "it hides its neighbour"
+
+
+def test_a_wire_cannot_begin_at_a_pin_that_takes_none(hands: Hands, server: ServerProcess) -> None:
+    page(server)
+    tab = hands.tab
+    open_file(hands, "three.svg")
+    before = tab.middle("[data-block='x'] .block-title")
+    for name, why in (("result_output", "wire output instead"), ("val", "type its value instead"), ("scope", "never wired")):
+        start = hands.handle("x", name)
+        tab.drag(start, (start[0] + 40, start[1] + 60))
+        tab.wait(f"document.querySelector('.toasts').innerText.includes({why!r})", f"the reason why {name} is not wired")
+    assert near(tab.middle("[data-block='x'] .block-title"), before, 1), "the block was dragged instead"
+    said = "document.querySelectorAll('.toast').length"
+    count = tab.run(said)
+    tab.click("[data-block='x'] [data-pin='val'] .dot", times=2)
+    tab.wait("document.querySelector('.panel.watch .table-row')", "a double click to watch it all the same")
+    assert tab.run(said) <= count

@@ -8,11 +8,12 @@ import { memo } from "react";
 import { useShallow } from "zustand/react/shallow";
 import { formatShape } from "../model/grammar";
 import type { Block, Pin } from "../model/page";
+import { unwirable } from "../model/rules";
 import type { BlockState, LogEntry, Result } from "../net/types";
 import { problemsOf, wiredPins } from "../state/derived";
 import { openPanel, pointAt } from "../state/panels";
 import type { BlockNode as Node, State } from "../state/store";
-import { resultKey, useStore } from "../state/store";
+import { resultKey, toast, useStore } from "../state/store";
 import { badgeOf, firstValues, label, preview, shorten } from "./looks";
 
 interface Look {
@@ -103,7 +104,7 @@ function LeftPin({ block, pin, seen }: { block: Block; pin: Pin; seen: Look }): 
       onDoubleClick={tensor ? watching(block.id, pin.name, pin) : undefined}
     >
       {scope || pin.kind === "const" ? (
-        <i className={`dot left ${colour}`} />
+        <Dead pin={pin} className={`dot left ${colour}`} />
       ) : (
         <Handle id={pin.name} type="target" position={Position.Left} className={`dot left ${colour}`} />
       )}
@@ -113,11 +114,22 @@ function LeftPin({ block, pin, seen }: { block: Block; pin: Pin; seen: Look }): 
   );
 }
 
+/** A pin that no wire meets: who tries to draw one from it is told why, and the block stays where it is. */
+function Dead({ pin, className, left }: { pin: Pin; className: string; left?: string }): React.JSX.Element {
+  return <i className={`${className} nodrag`} style={left ? { left } : undefined} onPointerDown={(event) => explain(event.currentTarget, pin)} />;
+}
+
+function explain(dot: HTMLElement, pin: Pin): void {
+  const drawn = (): void => toast(`no wire: ${unwirable(pin) ?? "this block cannot run here"}`, "error");
+  dot.addEventListener("pointerleave", drawn, { once: true });
+  addEventListener("pointerup", () => dot.removeEventListener("pointerleave", drawn), { once: true });
+}
+
 function ResultPin({ block, pin, at, seen }: { block: Block; pin: Pin; at: number; seen: Look }): React.JSX.Element {
   const result = seen.results.get(resultKey(block.id, pin.name));
   return (
     <li className={`pin result ${result ? "filled" : ""}`} data-pin={pin.name} onDoubleClick={watching(block.id, pin.name, pin)}>
-      <i className="dot bottom result" style={{ left: `${100 * at}%` }} />
+      <Dead pin={pin} className="dot bottom result" left={`${100 * at}%`} />
       <span className="pin-name">
         {pin.name}
         {result ? formatShape(result.shape) : ""}

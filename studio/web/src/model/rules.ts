@@ -26,12 +26,17 @@ function pairRefusal(library: Library, source: Block, sourcePin: string, target:
   return kinds(start, end) ?? interfaces(library, start, end);
 }
 
+/** Why no wire meets this pin at all. */
+export function unwirable(pin: Pin): string | null {
+  if (pin.name === "scope" && pin.interface === "Scope") return "the scope is made for each page and never wired";
+  if (pin.kind === "const") return `${pin.name} is a property: type its value instead`;
+  if (pin.kind === "result") return `${pin.name} only shows a value: wire ${pin.name.replace(/^result_/, "")} instead`;
+  return null;
+}
+
 function kinds(start: Pin, end: Pin): string | null {
-  for (const pin of [start, end]) {
-    if (pin.name === "scope" && pin.interface === "Scope") return "the scope is made for each page and never wired";
-    if (pin.kind === "const") return `${pin.name} is a property: type its value instead`;
-    if (pin.kind === "result") return `${pin.name} only shows a value: wire ${pin.name.replace(/^result_/, "")} instead`;
-  }
+  const why = unwirable(start) ?? unwirable(end);
+  if (why) return why;
   if (start.kind === "input") return `a wire starts at an output pin, and ${start.name} is an input`;
   if (end.kind === "output") return `a wire ends at an input pin, and ${end.name} is an output`;
   return null;

@@ -156,6 +156,14 @@ KEPT_CALLS, KEPT_ELEMENTS = 1024, 1 << 22
 _calls: dict[Hashable, Call] = {}
 
 
+def _known(key: tuple[Any, ...]) -> Call | None:
+    """The call kept under `key`, if there is one and nothing in it is unhashable."""
+    try:
+        return _calls.get(key)
+    except TypeError:
+        return None
+
+
 def _kept(key: tuple[Any, ...], make: Callable[[], Call]) -> Call:
     """The call kept under `key`, made if there is none. Unhashable arguments (lists, arrays) become tuples first."""
     try:
@@ -197,14 +205,18 @@ def _shape_of(name: str, array: Any) -> tuple[int, ...]:
     return tuple(array.shape) if gpu_framework(array) is not None else check_source(name, array).shape
 
 
+_DEEP = frozenset({tuple, list, np.ndarray})
+
+
 def _kinds(values: Any) -> Hashable:
     """Part of a key: 2.0 and True equal 2 and 1, and must be refused whatever was asked before."""
-    if isinstance(values, np.ndarray):
-        return (np.ndarray, values.dtype)
-    if not isinstance(values, (tuple, list)):
-        return cast(Hashable, type(values))
+    if type(values) is not tuple:
+        if isinstance(values, np.ndarray):
+            return (np.ndarray, values.dtype)
+        if not isinstance(values, (tuple, list)):
+            return cast(Hashable, type(values))
     kinds = tuple(map(type, values))
-    return tuple(map(_kinds, values)) if tuple in kinds or list in kinds or np.ndarray in kinds else kinds
+    return kinds if _DEEP.isdisjoint(kinds) else (kinds, *[_kinds(part) for part in values if type(part) in _DEEP])
 
 
 def _forward_call(x: Any, shape: tuple[int, ...], layout: str | None, make_pool: Callable[..., Pool]) -> Call:
@@ -294,11 +306,9 @@ def avg_pool(
     shape = _shape_of("x", x)
     given = (window, stride, padding, dilation, count, divisor, ceil_mode)
     key = ("f", shape, given, layout, _kinds(given))
-
-    def make(sizes: tuple[int, ...], check: Check) -> Pool:
-        return regular(sizes, *given, check)
-
-    return _kept(key, lambda: _forward_call(x, shape, layout, make))(x, out, False, num_threads)
+    if (call := _known(key)) is None:
+        call = _kept(key, lambda: _forward_call(x, shape, layout, lambda sizes, check: regular(sizes, *given, check)))
+    return call(x, out, False, num_threads)
 
 
 def avg_pool_grad(
@@ -333,11 +343,9 @@ def avg_pool_grad(
     shape = _shape_of("dy", dy)
     given = (window, stride, padding, dilation, count, divisor, ceil_mode)
     key = ("g", shape, input_shape, given, layout, _kinds(given), _kinds(input_shape))
-
-    def make(sizes: tuple[int, ...], check: Check) -> Pool:
-        return regular(sizes, *given, check)
-
-    call = _kept(key, lambda: _gradient_call(dy, shape, input_shape, layout, make))
+    if (call := _known(key)) is None:
+        call = _kept(key, lambda: _gradient_call(
+            dy, shape, input_shape, layout, lambda sizes, check: regular(sizes, *given, check)))
     return call(dy, out, accumulate, num_threads)
 
 

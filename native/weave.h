@@ -152,19 +152,21 @@ template <class A, int R, Picks PICKS, bool PAST> inline void weave_rows(const W
 }
 
 template <class A, Picks PICKS, bool PAST> inline void weave_rows(const Weave& w, const A* in, A* out, int64_t rows) {
-    switch (w.terms) {
-        case 1: return weave_rows<A, 1, PICKS, PAST>(w, in, out, rows);
-        case 2: return weave_rows<A, 2, PICKS, PAST>(w, in, out, rows);
-        case 3: return weave_rows<A, 3, PICKS, PAST>(w, in, out, rows);
-        case 4: return weave_rows<A, 4, PICKS, PAST>(w, in, out, rows);
-        case 5: return weave_rows<A, 5, PICKS, PAST>(w, in, out, rows);
-        case 6: return weave_rows<A, 6, PICKS, PAST>(w, in, out, rows);
-        case 7: return weave_rows<A, 7, PICKS, PAST>(w, in, out, rows);
-        default: return weave_rows<A, 8, PICKS, PAST>(w, in, out, rows);
+    if constexpr (PAST) return weave_rows<A, 1, PICKS, true>(w, in, out, rows);
+    else switch (w.terms) {
+        case 1: return weave_rows<A, 1, PICKS, false>(w, in, out, rows);
+        case 2: return weave_rows<A, 2, PICKS, false>(w, in, out, rows);
+        case 3: return weave_rows<A, 3, PICKS, false>(w, in, out, rows);
+        case 4: return weave_rows<A, 4, PICKS, false>(w, in, out, rows);
+        case 5: return weave_rows<A, 5, PICKS, false>(w, in, out, rows);
+        case 6: return weave_rows<A, 6, PICKS, false>(w, in, out, rows);
+        case 7: return weave_rows<A, 7, PICKS, false>(w, in, out, rows);
+        default: return weave_rows<A, 8, PICKS, false>(w, in, out, rows);
     }
 }
 
-// Packed rows at `in`, of which an even weave asks for what comes later as it goes (with a vector of room before them and three after) become packed rows at `out`.
+// Packed rows at `in` (with a vector of room before them and three after) become packed rows at `out`; an even weave asks for
+// what comes later as it goes. PAST: past the caches, which only rows that are spread, one term each, are written.
 template <class A, bool PAST = false> inline void weave_rows(const Weave& w, const A* in, A* out, int64_t rows) {
     switch (w.picks) {
         case Picks::in_order: return weave_rows<A, Picks::in_order, PAST>(w, in, out, rows);

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from .errors import PoolGradTypeError, PoolGradValueError
 
-__all__ = ["default_layout", "spatial_positions"]
+__all__ = ["default_layout", "placed", "spatial_positions"]
 
 
 def default_layout(rank: int) -> str:
@@ -36,6 +36,18 @@ def spatial_positions(layout: str, rank: int) -> tuple[int, ...]:
     if not isinstance(layout, str):
         raise PoolGradTypeError(f"layout must be a string such as 'NHWC', got {layout!r}")
     return _positions(layout, rank)
+
+
+def placed(shape: tuple[int, ...], spatial: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """`shape` with these extents at the spatial positions.
+
+    >>> placed((2, 3, 9, 8), (2, 3), (5, 4))
+    (2, 3, 5, 4)
+    """
+    result = list(shape)
+    for position, n in zip(spatial, sizes, strict=True):
+        result[position] = n
+    return tuple(result)
 
 
 @lru_cache(maxsize=256)

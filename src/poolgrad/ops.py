@@ -20,7 +20,7 @@ from .arrays import DTYPES, check_addressable, check_device_out, check_fits, che
 from .engines import engine
 from .errors import PoolGradError, PoolGradMemoryError, PoolGradTypeError, PoolGradValueError
 from .geometry import Pool, Region, integer
-from .layout import default_layout, spatial_positions
+from .layout import default_layout, placed, spatial_positions
 
 __all__ = [
     "adaptive_avg_pool",
@@ -45,13 +45,10 @@ class Call:
         self.spatial = spatial_positions(layout, len(source_shape))
         if len(self.spatial) != len(pool.axes):
             raise PoolGradValueError(f"layout {layout!r} has {len(self.spatial)} spatial axes, the pooling {len(pool.axes)}")
-        shape = list(source_shape)
         whole = pool.output_size if forwards else pool.input_size
         boxes = [slice(*(r or slice(None)).indices(n)) for r, n in zip(region or [None] * len(whole), whole, strict=True)]
         self.region = region = None if region is None else boxes
-        for position, part in zip(self.spatial, boxes, strict=True):
-            shape[position] = len(range(part.start, part.stop))
-        self.result_shape = tuple(shape)
+        self.result_shape = placed(source_shape, self.spatial, tuple(len(range(part.start, part.stop)) for part in boxes))
         self.pieces = (pool.forward_pieces if forwards else pool.gradient_pieces)(region)
         self._bind: Callable[[], None] | None = self._bind_cpu
         self._quick: Callable[..., Array] | None = None
@@ -224,7 +221,7 @@ def _forward_call(x: Any, shape: tuple[int, ...], layout: str | None, make_pool:
     spatial = spatial_positions(layout, len(shape))
 
     def check(cells: tuple[int, ...]) -> None:
-        _exists(x)("the result", _placed(shape, spatial, cells), np.dtype(np.uint8))
+        _exists(x)("the result", placed(shape, spatial, cells), np.dtype(np.uint8))
 
     return Call(make_pool(tuple(shape[p] for p in spatial), check=check), shape, layout, forwards=True)
 
@@ -237,7 +234,7 @@ def _gradient_call(
     spatial = spatial_positions(layout, len(shape))
 
     def check(cells: tuple[int, ...]) -> None:
-        expected = _placed(shape, spatial, cells)
+        expected = placed(shape, spatial, cells)
         if expected != dy_shape:
             raise PoolGradValueError(f"dy must have shape {expected} for input_shape {shape} (layout {layout!r}), got {dy_shape}")
         _exists(dy)("input_shape", shape, np.dtype(np.uint8))
@@ -248,13 +245,6 @@ def _gradient_call(
 def _exists(source: Any) -> Callable[..., object]:
     """What a result of this kind of array must pass before any table is made: only a lazy one may be larger than memory."""
     return check_addressable if is_dask(source) else check_fits
-
-
-def _placed(shape: tuple[int, ...], spatial: tuple[int, ...], cells: tuple[int, ...]) -> tuple[int, ...]:
-    placed = list(shape)
-    for position, n in zip(spatial, cells, strict=True):
-        placed[position] = n
-    return tuple(placed)
 
 
 def avg_pool(

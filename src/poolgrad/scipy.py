@@ -22,7 +22,7 @@ from .arguments import Ints, Padding, adaptive, as_sizes, fractional, regular
 from .arrays import DTYPES, check_fits
 from .errors import PoolGradMemoryError, PoolGradTypeError, PoolGradValueError
 from .geometry import Axis, Pool, integer
-from .layout import default_layout, spatial_positions
+from .layout import default_layout, placed, spatial_positions
 
 __all__ = ["AvgPoolOperator"]
 
@@ -157,18 +157,12 @@ class AvgPoolOperator(LinearOperator):  # type: ignore[misc]
         self.layout = default_layout(len(self.dims)) if layout is None else layout
         self._spatial = spatial_positions(self.layout, len(self.dims))
 
-        def placed(cells: tuple[int, ...]) -> tuple[int, ...]:
-            shape = list(self.dims)
-            for position, n in zip(self._spatial, cells, strict=True):
-                shape[position] = n
-            return tuple(shape)
-
         def check(cells: tuple[int, ...]) -> None:
-            check_fits("the result", placed(cells), own)
+            check_fits("the result", placed(self.dims, self._spatial, cells), own)
 
         check_fits("the input", self.dims, own)
         self.pool = make(tuple(self.dims[p] for p in self._spatial), check=check)
-        self.dimsd = placed(self.pool.output_size)
+        self.dimsd = placed(self.dims, self._spatial, self.pool.output_size)
         super().__init__(own, (prod(self.dimsd), prod(self.dims)))
 
     def _matvec(self, x: Array) -> Array:

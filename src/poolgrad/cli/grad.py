@@ -9,6 +9,7 @@ import typer
 
 from .. import volumes
 from ..errors import PoolGradValueError
+from ..layout import placed, spatial_positions
 from .options import Arguments, PoolingOptions, expanded, pooling, shape_of
 from .stream import KINDS, Chunks, Json, Key, Memory, Restart, Threads, chunk_sizes, stream
 
@@ -36,7 +37,7 @@ def grad(
     source, shape, targets = volumes.open_source(dy, key), shape_of(input_shape), []
 
     def agrees(layout: str, cells: tuple[int, ...]) -> None:
-        expected = volumes.placed(shape, layout, cells)
+        expected = placed(shape, spatial_positions(layout, len(shape)), cells)
         if expected != source.shape:
             raise PoolGradValueError(f"dy must have shape {expected} for --input-shape {shape} ({layout}), got {source.shape}")
         targets.append(volumes.open_target(output, source, shape, forwards=False, chunks=chunk_sizes(chunks)))

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from .. import volumes
+from ..layout import placed, spatial_positions
 from .options import Arguments, PoolingOptions, expanded, pooling
 from .stream import KINDS, Chunks, Json, Key, Memory, Restart, Threads, chunk_sizes, stream
 
@@ -34,7 +35,7 @@ def pool(
     source, targets = volumes.open_source(x, key), []
 
     def fits(layout: str, cells: tuple[int, ...]) -> None:
-        shape = volumes.placed(source.shape, layout, cells)
+        shape = placed(source.shape, spatial_positions(layout, len(source.shape)), cells)
         targets.append(volumes.open_target(output, source, shape, forwards=True, chunks=chunk_sizes(chunks)))
 
     made, layout = pooling(options, arguments, source.shape, fits)

@@ -20,7 +20,7 @@ from .. import ops
 from ..engines import engine
 from ..errors import PoolGradMemoryError, PoolGradTypeError, PoolGradValueError
 from ..geometry import Axis, Pool
-from ..layout import spatial_positions
+from ..layout import placed, spatial_positions
 from ..tables import Ints, Table
 from .cuts import Box, Span, length, meet, volume
 
@@ -77,7 +77,7 @@ def pooled(job: Job, made: Box, shape: tuple[int, ...], boxes: tuple[Box, ...], 
     dtype = np.dtype(job.dtype)
     _check_memory(shape, dtype, arrays)
     if not arrays:
-        boxes, arrays = (((0, 0),) * len(made),), (np.empty(_placed(shape, job.spatial, ((0, 0),) * len(made)), dtype),)
+        boxes, arrays = (((0, 0),) * len(made),), (np.empty(placed(shape, job.spatial, (0,) * len(made)), dtype),)
     rims = _rims(job, made, boxes[0]) if len(arrays) > 1 else None
     if rims is None:
         return _exactly(job, made, boxes, arrays)
@@ -136,7 +136,7 @@ def _gathered(spatial: tuple[int, ...], box: Box, boxes: tuple[Box, ...], arrays
     for array, held in zip(arrays, boxes, strict=True):
         if tuple(map(meet, box, held)) == box:
             return _view(array, spatial, held, box)
-    whole = np.empty(_placed(arrays[0].shape, spatial, box), arrays[0].dtype)
+    whole = np.empty(placed(arrays[0].shape, spatial, tuple(map(length, box))), arrays[0].dtype)
     for array, held in zip(arrays, boxes, strict=True):
         part = tuple(map(meet, box, held))
         if volume(part):
@@ -150,13 +150,6 @@ def _view(array: Array, spatial: tuple[int, ...], held: Box, box: Box) -> Array:
     for p, (origin, _), (a, b) in zip(spatial, held, box, strict=True):
         index[p] = slice(a - origin, b - origin)
     return array[tuple(index)]
-
-
-def _placed(shape: tuple[int, ...], spatial: tuple[int, ...], box: Box) -> tuple[int, ...]:
-    placed = list(shape)
-    for p, (a, b) in zip(spatial, box, strict=True):
-        placed[p] = b - a
-    return tuple(placed)
 
 
 def _check(job: Job, boxes: tuple[Box, ...], arrays: tuple[Array, ...]) -> None:

@@ -17,7 +17,7 @@ from ..arrays import check_fits
 from ..dialects.tensorflow.ops import checked, windows
 from ..errors import PoolGradValueError
 from ..geometry import Axis, Pool, integer
-from ..layout import default_layout, spatial_positions
+from ..layout import default_layout, placed, spatial_positions
 from .arguments import FLOATS, Shape, as_tensor, check_space, known_now, matched, shape_of, sizes_of
 from .host import Tensor
 from .linear import pooling
@@ -119,10 +119,7 @@ def avg_pool(
     spatial = spatial_positions(layout, len(shape))
 
     def check(cells: tuple[int, ...]) -> None:
-        made = [n or 1 for n in shape]
-        for position, m in zip(spatial, cells, strict=True):
-            made[position] = m
-        check_fits("the result", tuple(made), np.dtype(np.uint8))
+        check_fits("the result", placed(tuple(n or 1 for n in shape), spatial, cells), np.dtype(np.uint8))
 
     sizes = tuple(n for p in spatial if (n := shape[p]) is not None)
     pool = regular(sizes, window, stride, padding, dilation, count, divisor, ceil_mode, check)

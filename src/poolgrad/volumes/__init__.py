@@ -16,12 +16,12 @@ from ..arguments import as_sizes
 from ..dialects import dialect
 from ..errors import PoolGradTypeError, PoolGradValueError
 from ..geometry import Pool, integer
-from ..layout import spatial_positions
+from ..layout import placed, spatial_positions
 from .run import DEFAULT_MEMORY, Job, Progress, Report, execute
 from .store import Source, StoreError, Target
 from .stores import open_source, open_target
 
-__all__ = ["Report", "StoreError", "as_bytes", "grad", "open_source", "open_target", "placed", "pool", "stream"]
+__all__ = ["Report", "StoreError", "as_bytes", "grad", "open_source", "open_target", "pool", "stream"]
 
 UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 UNITS |= {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -39,18 +39,6 @@ def as_bytes(name: str, value: int | str) -> int:
     if said is None or said[2].upper() not in UNITS or float(said[1]) == 0 or float(said[1]) > 2**62:
         raise PoolGradValueError(f"{name} must be a size such as 512MiB, 1GiB or 2GB, got {value!r}")
     return int(float(said[1]) * UNITS[said[2].upper()])
-
-
-def placed(shape: tuple[int, ...], layout: str, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """`shape` with these spatial extents.
-
-    >>> placed((2, 3, 9, 8), "NCHW", (5, 4))
-    (2, 3, 5, 4)
-    """
-    result = list(shape)
-    for position, n in zip(spatial_positions(layout, len(shape)), sizes, strict=True):
-        result[position] = n
-    return tuple(result)
 
 
 def grad(
@@ -105,7 +93,7 @@ def grad(
     try:
         said = dialect("poolgrad").read(pooling, shape)
         made = said.pool(shape)
-        expected = placed(shape, said.layout, made.output_size)
+        expected = placed(shape, spatial_positions(said.layout, len(shape)), made.output_size)
         if expected != opened.shape:
             raise PoolGradValueError(f"dy must have shape {expected} for input_shape {shape} ({said.layout}), got {opened.shape}")
         store = open_target(target, opened, shape, forwards=False, chunks=chunks)
@@ -145,7 +133,7 @@ def pool(
     try:
         said = dialect("poolgrad").read(pooling, opened.shape)
         made = said.pool(opened.shape)
-        shape = placed(opened.shape, said.layout, made.output_size)
+        shape = placed(opened.shape, spatial_positions(said.layout, len(opened.shape)), made.output_size)
         store = open_target(target, opened, shape, forwards=True, chunks=chunks)
         return stream(
             made, said.layout, opened, store,

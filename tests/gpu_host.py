@@ -31,6 +31,8 @@ HOST = r"""
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <ucontext.h>
+#include <vector>
 #define POOLGRAD_HOST
 #define __global__
 #define __device__
@@ -38,12 +40,15 @@ HOST = r"""
 #define __restrict__
 #define __launch_bounds__(...)
 #define CONST_FN static inline
+#define MEMBER inline
 struct Index { long long x; };
 static Index blockIdx, blockDim, threadIdx, gridDim;
 template <class T> static T min(T a, T b) { return a < b ? a : b; }
-static int phase_, phases_;
 alignas(16) static unsigned char shared_[1 << 18];
-#define PHASE(k) phases_ = k + 1; if (phase_ == k)
+// A thread of a block that waits for the others is left where it is and taken up again when all have come as far.
+static ucontext_t all_;
+static std::vector<ucontext_t> thread_;
+static void __syncthreads() { swapcontext(&thread_[threadIdx.x], &all_); }
 #define SHARED(name, type) type* const name = reinterpret_cast<type*>(shared_)
 static inline float bits_to_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
 static inline unsigned float_to_bits(float f) { unsigned u; memcpy(&u, &f, 4); return u; }
@@ -70,7 +75,7 @@ class Host:
     """Compiles kernels with the machine's C++ compiler and runs their threads one after the other."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.shared = folder, 1 << 18
         self.launches: list[str] = []
         self._kernels: dict[tuple[str, str], Any] = {}
 
@@ -112,7 +117,7 @@ class Held:
 
 
 def _runner(source: str) -> str:
-    """For each kernel a function that unpacks the arguments and runs all threads, phase by phase."""
+    """For each kernel a function that unpacks the arguments and runs all threads."""
     text = ""
     for name, parameters in KERNEL.findall(source):
         kinds = [re.sub(r"__restrict__|\b\w+$", "", part.strip()).strip() for part in parameters.split(",")]
@@ -120,12 +125,29 @@ def _runner(source: str) -> str:
         call = ", ".join(f"p->a{k}" for k in range(len(kinds)))
         text += f"""
 struct Packed_{name} {{ {fields} }};
+static const Packed_{name}* given_{name};
+static int done_{name};
+static void thread_{name}() {{ const Packed_{name}* p = given_{name}; {name}({call}); ++done_{name}; }}
 extern "C" void run_{name}(long long grid, long long block, const Packed_{name}* p) {{
+    const size_t room = 1 << 16;
+    const bool waits = {str("__syncthreads" in source).lower()};
+    std::vector<char> stacks(waits ? block * room : 0);
+    given_{name} = p;
+    thread_.resize(block);
     gridDim.x = grid; blockDim.x = block;
     for (blockIdx.x = 0; blockIdx.x < grid; ++blockIdx.x) {{
-        phases_ = 1;
-        for (phase_ = 0; phase_ < phases_; ++phase_)
-            for (threadIdx.x = 0; threadIdx.x < block; ++threadIdx.x) {name}({call});
+        for (threadIdx.x = 0; !waits && threadIdx.x < block; ++threadIdx.x) thread_{name}();
+        for (threadIdx.x = 0; waits && threadIdx.x < block; ++threadIdx.x) {{
+            ucontext_t& thread = thread_[threadIdx.x];
+            getcontext(&thread);
+            thread.uc_stack.ss_sp = stacks.data() + threadIdx.x * room;
+            thread.uc_stack.ss_size = room;
+            thread.uc_link = &all_;
+            makecontext(&thread, thread_{name}, 0);
+        }}
+        for (done_{name} = 0; waits && done_{name} < block;) {{
+            for (threadIdx.x = 0; threadIdx.x < block; ++threadIdx.x) swapcontext(&all_, &thread_[threadIdx.x]);
+        }}
     }}
 }}
 """

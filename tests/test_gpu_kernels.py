@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import gpu_host
@@ -14,9 +15,10 @@ import poolgrad
 from poolgrad import Axis, Pool, PoolGradDeviceError, PoolGradTypeError
 from poolgrad.arrays import gpu_framework
 from poolgrad.engines import engine, gpu
-from poolgrad.engines.gpu import driver, general, line, written
+from poolgrad.engines.gpu import driver, general, line, sheet, written
 from poolgrad.engines.gpu.pattern import is_regular, pattern, variants
 from poolgrad.layout import spatial_positions
+from poolgrad.tables import Sums
 
 Array = Any
 R = Axis.regular
@@ -73,16 +75,26 @@ WRITTEN: list[tuple[Pool, str, Any, set[str]]] = [
     (Pool((R(13, 2), R(12, 2))), "NHWC", FLOAT32, {"tile"}),
     (Pool((R(13, 3, stride=2, padding="same"), R(12, 3, stride=2, padding="same"))), "NHWC", BFLOAT16, {"tile"}),
     (Pool((R(13, 3, stride=2, padding="same"), R(12, 3, stride=2, padding="same"))), "NCHW", FLOAT32, {"tile"}),
-    (Pool((R(15, 3, **SAME), R(11, 4, **SAME))), "NHWC", FLOAT32, {"tile"}),
-    (Pool((R(15, 3, **SAME), R(11, 4, **SAME))), "NCHW", FLOAT16, {"tile"}),
     (Pool((R(13, 2, stride=3), R(17, 2, stride=5, padding=(1, 1)))), "NHWC", FLOAT32, {"tile"}),
-    (Pool((R(7, 7), R(6, 6))), "NCHW", FLOAT32, {"spread", "tile"}),
+    (Pool((R(7, 7), R(6, 6))), "NCHW", FLOAT32, {"spread", "sheet"}),
     (Pool((R(8, 2), R(6, 2), R(9, 3))), "NDHWC", FLOAT64, {"tile"}),
-    (Pool((R(9, 3, **SAME), R(8, 3, **SAME), R(7, 2, **SAME))), "NCDHW", FLOAT32, {"tile"}),
-    (Pool((R(40, 15, **SAME), R(33, 13, **SAME))), "NHWC", FLOAT32, {"line"}),
-    (Pool((R(40, 15, **SAME), R(32, 13, **SAME))), "NCHW", BFLOAT16, {"staged", "line"}),
     (Pool((R(90, 80, stride=1), R(20, 3))), "NHWC", FLOAT32, {"line", "tile"}),
     (Pool((R(200, 21, **SAME),)), "NLC", FLOAT32, {"line"}),
+    (Pool((R(40, 31, **SAME), R(48, 25, **SAME))), "NCHW", BFLOAT16, {"staged", "line"}),
+    (Pool((R(40, 15, **SAME), R(37, 13, stride=1, padding=3))), "NHWC", FLOAT32, {"sheet", "line"}),
+    (Pool((R(15, 3, **SAME), R(11, 4, **SAME))), "NHWC", FLOAT32, {"sheet"}),
+    (Pool((R(15, 3, **SAME), R(11, 4, **SAME))), "NCHW", FLOAT16, {"sheet"}),
+    (Pool((R(41, 3, stride=1), R(35, 3, **SAME))), "NCHW", FLOAT64, {"sheet"}),
+    (Pool((R(21, 1, **SAME), R(11, 8, stride=1, padding=2))), "NHWC", BFLOAT16, {"sheet"}),
+    (Pool((R(9, 3, **SAME), R(13, 4, **SAME), R(7, 2, **SAME))), "NDHWC", BFLOAT16, {"sheet"}),
+    (Pool((R(9, 3, **SAME), R(22, 3, **SAME), R(7, 2, **SAME))), "NCDHW", FLOAT32, {"sheet"}),
+    (Pool((R(23, 6, **SAME), R(3, 2, stride=1), R(7, 3, **SAME))), "NCDHW", FLOAT16, {"sheet"}),
+    (Pool((R(40, 15, **SAME), R(32, 13, **SAME))), "NCHW", BFLOAT16, {"sheet"}),
+    (Pool((R(40, 9, **SAME), R(34, 9, **SAME))), "NHWC", FLOAT64, {"sheet"}),
+    (Pool((R(40, 3, **SAME), R(32, 13, **SAME))), "NCHW", FLOAT32, {"sheet"}),
+    (Pool((R(40, 11, **SAME), R(32, 3, **SAME))), "NHWC", FLOAT16, {"sheet"}),
+    (Pool((R(16, 9, **SAME), R(20, 9, **SAME), R(24, 9, **SAME))), "NCDHW", BFLOAT16, {"sheet", "line"}),
+    (Pool((R(16, 9, **SAME), R(20, 9, **SAME), R(24, 9, **SAME))), "NDHWC", FLOAT32, {"sheet", "line"}),
 ]
 
 
@@ -102,6 +114,7 @@ def test_written_kernels(host: gpu_host.Host, k: int) -> None:
 def test_rolled_and_tiled_agree(host: gpu_host.Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the choice of tiles, the bits are the same."""
     pool = Pool((R(14, 3, stride=1, padding="same"), R(9, 2, stride=1, padding="same")))
+    monkeypatch.setattr(written, "_choices", lambda steps: [(1, False)])
     for rolls in ([0], [5]):
         monkeypatch.setattr(written, "_rolls", lambda chosen, rolls=rolls: rolls if chosen[0].tile == 1 else [0])
         with gpu_host.worth_writing(0):
@@ -129,6 +142,86 @@ def test_a_wrong_order_is_seen(host: gpu_host.Host, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(line.Cells, "down", line.Cells.up)
     with gpu_host.worth_writing(0), pytest.raises(AssertionError, match="differ"):
         check(host, Pool((R(40, 15, **SAME), R(8, 2))), "NHWC", FLOAT32, forwards=False)
+
+
+@needs_compiler
+def test_a_sheet_cut_into_pieces(host: gpu_host.Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces of the first axis, odd numbers of lanes, a device with little shared memory: the bits are the same."""
+    monkeypatch.setattr(sheet, "SPREAD", 1 << 20)
+    monkeypatch.setattr(sheet, "_pieces", lambda axis, blocks: min(5, axis.positions))
+    pools = [Pool((R(61, w, **SAME), R(33, v, **SAME))) for w, v in ((3, 4), (15, 5), (9, 11))]
+    pools += [Pool((R(17, 4, **SAME), R(7, 3, **SAME), R(9, 2, **SAME)))]
+    with gpu_host.worth_writing(0):
+        for pool in pools:
+            for layout in CHANNELS[len(pool.axes)]:
+                assert set(check(host, pool, layout, FLOAT32, forwards=False, accumulate=layout[1] == "C")) == {"sheet"}
+                check(host, pool, layout, BFLOAT16, forwards=True)
+        monkeypatch.setattr(host, "shared", 1 << 10)
+        for layout in ("NHWC", "NCHW"):
+            assert "sheet" not in check(host, pools[1], layout, FLOAT32, forwards=False)
+
+
+@pytest.mark.parametrize("window", range(9, 25))
+def test_only_steady_windows_stream(window: int) -> None:
+    """At the ends of an axis the order of additions is the clipped interval's; a window that would add otherwise is refused."""
+    for rows in range(window + 1, window + 40):
+        (piece,) = Pool((R(rows, window, stride=1, padding="same"),)).gradient_pieces()
+        found = sheet.slide(piece.sums.tables[0])
+        assert found is not None
+        cells = np.exp2(np.random.default_rng(rows).uniform(-20, 20, rows)).astype(np.float32)
+        (table,) = piece.sums.tables
+        want = np.zeros(table.positions, np.float32)
+        engine("numpy").run(Sums((table,), True, 1), cells, want, (0,), accumulate=False, threads=None)
+        got = [as_if_endless(cells, i + found.offset, i + found.offset + window) for i in range(table.positions)]
+        if sheet.is_steady(found, rows, table.positions):
+            assert_same_bits(np.array(got, np.float32), want)
+
+
+def as_if_endless(cells: Array, lo: int, hi: int) -> Any:
+    """Cells lo … hi-1 in the order that they would have in the middle of an axis; those that do not exist are -0.0."""
+
+    def run(numbers: Any) -> Any:
+        total = np.float32(-0.0)
+        for k in numbers:
+            total = total + (cells[k] if 0 <= k < len(cells) else np.float32(-0.0))
+        return total
+
+    first, last = -(-lo // 8), hi // 8
+    totals = np.float32(-0.0)
+    for block in range(first, last):
+        totals = totals + run(range(8 * block, 8 * block + 8))
+    return (run(range(8 * first - 1, lo - 1, -1)) + totals) + run(range(8 * last, hi))
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("down[0][j] = down[0][j + 1] + term[j]", "down[0][j] = term[j] + down[0][7]"),
+        ("sums[j] = sums[j - 1] + term", "sums[j] = sums[j] + term"),
+        ("at[0] = lo % 8 ? DOWN + cell_at(lo) : NOTHING", "at[0] = lo % 8 ? cell_at(lo) : NOTHING"),
+        ("z1 < sheet.positions1", "z1 < sheet.positions1 - 1"),
+        ("const bool inside = row0 < sheet.rows0", "const bool inside = row0 + CHUNK < sheet.rows0"),
+        ("lane + v < sheet.lanes", "lane + v < sheet.lanes - 1"),
+        ("if (rare) value = by.of<true>(sum, rare);", ""),
+    ],
+)
+def test_a_wrong_sheet_is_seen(right: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = general.prelude("sheet")
+    assert right in text
+    monkeypatch.setattr(sheet, "prelude", lambda name: text.replace(right, wrong))
+    host = gpu_host.Host(tmp_path)
+    sheets = [(pool, layout, dtype) for pool, layout, dtype, kernels in WRITTEN if kernels == {"sheet"}]
+    with gpu_host.worth_writing(0):
+        assert any(differs(host, *each, forwards) for each in sheets for forwards in (False, True))
+
+
+def differs(host: gpu_host.Host, pool: Pool, layout: str, dtype: Any, forwards: bool) -> bool:
+    try:
+        check(host, pool, layout, dtype, forwards=forwards)
+    except AssertionError:
+        return True
+    return False
 
 
 def test_patterns() -> None:

@@ -24,18 +24,23 @@ __all__ = ["WORTH_WRITING", "DeviceArray", "Operation", "plan", "run"]
 WORTH_WRITING = 1 << 15
 """Elements of a result from which on a kernel of its own is compiled."""
 
+MOST_SHARED = 227 * 1024
+"""Bytes of shared memory that a block may have on the devices we know best."""
+
 Scratch = Callable[[int], Any]
 
 
-def plan(sums: Sums, source: DeviceArray, out: DeviceArray, spatial: tuple[int, ...], *, accumulate: bool) -> Plan:
-    """The launches that sum `source` over the tables into `out`."""
+def plan(
+    sums: Sums, source: DeviceArray, out: DeviceArray, spatial: tuple[int, ...], *, accumulate: bool, shared: int = MOST_SHARED
+) -> Plan:
+    """The launches that sum `source` over the tables into `out`, on a device whose blocks may have `shared` bytes."""
     if 0 in out.shape:
         return Plan((), ())
     wide = np.dtype(np.float64 if source.dtype == np.float64 else np.float32)
     views = view_of(source, 0), view_of(out, 1)
     made = None
     if 0 not in source.shape and views[1].size >= WORTH_WRITING:
-        made = written.plan(sums, *views, spatial, wide, accumulate)
+        made = written.plan(sums, *views, spatial, wide, accumulate, shared)
     return made or general.plan(sums, *views, spatial, wide, accumulate)
 
 
@@ -56,7 +61,7 @@ class Operation:
                 from .driver import device as device_of
 
                 device = device_of(out.device)
-            made = plan(self.sums, source, out, self.spatial, accumulate=accumulate)
+            made = plan(self.sums, source, out, self.spatial, accumulate=accumulate, shared=device.shared)
             bound = self._bound[key] = Bound(made, device)
         held = [scratch(size) for size in bound.scratch]
         bound.run([source.pointer, out.pointer, *(piece.pointer for piece in held)], out.stream)

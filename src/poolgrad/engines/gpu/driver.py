@@ -25,7 +25,7 @@ from ...errors import PoolGradDeviceError, PoolGradMemoryError
 __all__ = ["Device", "compile_cubin", "device", "nvrtc"]
 
 OUT_OF_MEMORY, NOT_READY, RELAXED, NON_BLOCKING, NO_TIMING = 2, 600, 2, 1, 2
-MAJOR, MINOR, MOST_SHARED = 75, 76, 8
+MAJOR, MINOR, SHARED, MOST_SHARED = 75, 76, 97, 8
 LAUNCH_BUFFER, LAUNCH_SIZE = 1, 2
 
 _making = threading.RLock()
@@ -134,6 +134,11 @@ class Device:
     @cached_property
     def architecture(self) -> str:
         return f"sm_{self._attribute(MAJOR)}{self._attribute(MINOR)}"
+
+    @cached_property
+    def shared(self) -> int:
+        """Bytes of shared memory that a block may have."""
+        return self._attribute(SHARED)
 
     @contextmanager
     def current(self) -> Iterator[None]:

@@ -137,8 +137,7 @@ def staged_kernel(kernel: Kernel, loops: list[Loop], order: list[int], axis: Lin
     kernel.division = Division()
     for i, value in _line(kernel, axis.reach, variant, "", lambda j: f"load<A, V>(line + {j})"):
         kernel.say(f"store(line{'' if in_place else ' + ROWS'} + {i}, {value});")
-    divide = division.of("one_of(x.v[v])", "((A)begins[2 * LINES + k] * count[at + v])", "true")
-    divide = "" if division.kind == "none" else f"x.v[v] = ({divide}).v[0];"
+    divide = _divided(division)
     positions = len(variant.lo)
     pitch = (max(axis.rows, positions) if in_place else axis.rows + positions) | 1
     made = 0 if in_place else axis.rows
@@ -158,20 +157,30 @@ def staged_kernel(kernel: Kernel, loops: list[Loop], order: list[int], axis: Lin
     return text, LINES * pitch * (8 if kernel.wide == "double" else 4) + 24 * LINES
 
 
+def _divided(division: Division) -> str:
+    """The vector y is x, divided."""
+    if division.kind == "none":
+        return ""
+    quick, sure = (division.of("one_of(x.v[v])", "((A)begins[2 * LINES + k] * count[at + v])", e) for e in ("false", "true"))
+    return f"""bool rare = false;
+_Pragma("unroll") for (int v = 0; v < WIDTH; ++v) y.v[v] = ({quick}).v[0];
+if (rare) for (int v = 0; v < WIDTH; ++v) y.v[v] = ({sure}).v[0];"""
+
+
 STAGED = """%(types)sextern "C" __global__ void __launch_bounds__(64) staged(%(taken)s) {
     enum { %(sizes)s, WIDTH = %(width)d, DEEP = 8, TAKEN = ROWS / WIDTH, GIVEN = POSITIONS / WIDTH };
     SHARED(begins, i64);
     A* const cells = reinterpret_cast<A*>(begins + 3 * LINES);
     const i64 block0 = (i64)blockIdx.x * LINES;
     const int t = threadIdx.x, lines = (int)min((i64)LINES, total - block0);
-    bool rare = false;
     %(one)s
-    PHASE(0) if (t < lines) {
+    if (t < lines) {
         INDEX index = (INDEX)(block0 + t);
 %(locate)s
         begins[t] = s - source; begins[LINES + t] = d - out; %(common)s
     }
-    PHASE(1) for (int e0 = t; e0 < lines * TAKEN; e0 += LINES * DEEP) {
+    __syncthreads();
+    for (int e0 = t; e0 < lines * TAKEN; e0 += LINES * DEEP) {
         Pack<SRC, WIDTH> raw[DEEP];
 #pragma unroll
         for (int u = 0; u < DEEP; ++u) {
@@ -182,22 +191,28 @@ STAGED = """%(types)sextern "C" __global__ void __launch_bounds__(64) staged(%(t
         for (int u = 0; u < DEEP; ++u) {
             const int e = e0 + u * LINES, k = e / TAKEN, at = e %% TAKEN * WIDTH;
             if (e >= lines * TAKEN) break;
-            Acc<A, WIDTH> x = widened<A, WIDTH>(raw[u]);
+            const Acc<A, WIDTH> x = widened<A, WIDTH>(raw[u]);
+            Acc<A, WIDTH> y = x;
+%(before)s
 #pragma unroll
-            for (int v = 0; v < WIDTH; ++v) { %(before)s cells[k * PITCH + at + v] = x.v[v]; }
+            for (int v = 0; v < WIDTH; ++v) cells[k * PITCH + at + v] = y.v[v];
         }
     }
-    PHASE(2) if (t < lines) {
+    __syncthreads();
+    if (t < lines) {
         A* const line = cells + t * PITCH;
 %(work)s
     }
-    PHASE(3) for (int e = t; e < lines * GIVEN; e += LINES) {
+    __syncthreads();
+    for (int e = t; e < lines * GIVEN; e += LINES) {
         const int k = e / GIVEN, at = e %% GIVEN * WIDTH;
         DST* const place = out + begins[LINES + k] + at;
         Acc<A, WIDTH> x;
 #pragma unroll
-        for (int v = 0; v < WIDTH; ++v) { x.v[v] = cells[k * PITCH + MADE + at + v]; %(after)s }
-        store(place, %(old)sx);
+        for (int v = 0; v < WIDTH; ++v) x.v[v] = cells[k * PITCH + MADE + at + v];
+        Acc<A, WIDTH> y = x;
+%(after)s
+        store(place, %(old)sy);
     }
 }
 """

@@ -13,9 +13,9 @@ struct F16 { unsigned short bits; };
 struct B16 { unsigned short bits; };
 
 #ifndef POOLGRAD_HOST
-#define PHASE(k) if (k) __syncthreads();
 #define SHARED(name, type) extern __shared__ double shared_[]; type* const name = reinterpret_cast<type*>(shared_)
 #define CONST_FN __device__ __forceinline__
+#define MEMBER __device__ __forceinline__
 CONST_FN float bits_to_float(u32 u) { return __uint_as_float(u); }
 CONST_FN u32 float_to_bits(float f) { return __float_as_uint(f); }
 CONST_FN float div_rn(float a, float b) { return __fdiv_rn(a, b); }
@@ -79,11 +79,50 @@ template <class A, int V, class T> CONST_FN Acc<A, V> widened(const Pack<T, V>& 
     return t;
 }
 
+#ifndef POOLGRAD_HOST
+// A load under a predicate. Written as an `if`, the compiler jumps around it, and no two loads of a thread are on their way at once.
+template <int BYTES> struct Bytes;
+template <> struct Bytes<2> { unsigned short a; };
+template <> struct Bytes<4> { u32 a; };
+template <> struct Bytes<8> { u32 a, b; };
+template <> struct Bytes<16> { u32 a, b, c, d; };
+#define UNDER "{ .reg .pred q; setp.ne.u32 q, %"
+CONST_FN void read_if(Bytes<2>& x, u32 there, const void* p) {
+    asm(UNDER "1, 0; @q ld.global.nc.b16 %0, [%2]; }" : "+h"(x.a) : "r"(there), "l"(p));
+}
+CONST_FN void read_if(Bytes<4>& x, u32 there, const void* p) {
+    asm(UNDER "1, 0; @q ld.global.nc.b32 %0, [%2]; }" : "+r"(x.a) : "r"(there), "l"(p));
+}
+CONST_FN void read_if(Bytes<8>& x, u32 there, const void* p) {
+    asm(UNDER "2, 0; @q ld.global.nc.v2.b32 {%0, %1}, [%3]; }" : "+r"(x.a), "+r"(x.b) : "r"(there), "l"(p));
+}
+CONST_FN void read_if(Bytes<16>& x, u32 there, const void* p) {
+    asm(UNDER "4, 0; @q ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%5]; }"
+        : "+r"(x.a), "+r"(x.b), "+r"(x.c), "+r"(x.d) : "r"(there), "l"(p));
+}
+template <class T> CONST_FN void fetch_if(T& raw, bool there, const void* p) {
+    Bytes<sizeof(T)> bytes;
+    memcpy(&bytes, &raw, sizeof(T));
+    read_if(bytes, there, p);
+    memcpy(&raw, &bytes, sizeof(T));
+}
+// Brings what lies at p nearer, for later.
+CONST_FN void soon(bool there, const void* p) {
+    asm volatile(UNDER "0, 0; @q prefetch.global.L2 [%1]; }" : : "r"((u32)there), "l"(p));
+}
+#else
+CONST_FN void soon(bool, const void*) {}
+template <class T> CONST_FN void fetch_if(T& raw, bool there, const void* p) {
+    if (there) memcpy(&raw, p, sizeof(T));
+}
+#endif
+
+// What lies at p, or -0.0.
 template <int V, class T> CONST_FN Pack<T, V> raw_if(bool there, const T* p) {
     Pack<T, V> raw;
 #pragma unroll
     for (int k = 0; k < V; ++k) raw.v[k] = narrow(-0.0f, (T*)0);
-    if (there) raw = *reinterpret_cast<const Pack<T, V>*>(p);
+    fetch_if(raw, there, p);
     return raw;
 }
 
@@ -95,11 +134,15 @@ template <class A, int V, class T> CONST_FN Acc<A, V> load_if(bool there, const 
     return widened<A, V>(raw_if<V>(there, p));
 }
 
-template <class A, int V, class T> CONST_FN void store(T* p, const Acc<A, V>& t) {
+template <class T, class A, int V> CONST_FN Pack<T, V> narrowed(const Acc<A, V>& t) {
     Pack<T, V> raw;
 #pragma unroll
     for (int k = 0; k < V; ++k) raw.v[k] = narrow(t.v[k], (T*)0);
-    *reinterpret_cast<Pack<T, V>*>(p) = raw;
+    return raw;
+}
+
+template <class A, int V, class T> CONST_FN void store(T* p, const Acc<A, V>& t) {
+    *reinterpret_cast<Pack<T, V>*>(p) = narrowed<T>(t);
 }
 
 template <class A, int V> CONST_FN Acc<A, V> divided(const Acc<A, V>& a, A d) {

@@ -14,6 +14,7 @@ from .general import prelude
 from .kernel import THREADS, Division, Kernel, Loop, spread_kernel
 from .line import LINES, LineAxis, line_kernel, staged_kernel
 from .pattern import Pattern, Variants, is_regular, pattern, variants
+from .sheet import SheetAxis, fits, form, sheet_kernel, slide
 from .tile import TileAxis, tile_kernel
 from .view import Launch, Plan, View, dense
 
@@ -26,6 +27,24 @@ REGISTERS, LINE_REGISTERS = 90, 80
 """What the values of a tile or of a line may take of a thread's registers."""
 
 
+class Work(NamedTuple):
+    """What all passes of a call have in common, and how this one divides."""
+
+    sums: Sums
+    spatial: tuple[int, ...]
+    wide: np.dtype[Any]
+    division: Division
+    accumulate: bool
+    shared: int
+
+    def counts(self, axis: int) -> npt.NDArray[Any] | None:
+        return self.sums.tables[axis].counts.astype(self.wide) if self.division.kind == "counts" else None
+
+    def kernel(self, source: View, out: View, vector: int) -> Kernel:
+        wide = "double" if self.wide == np.float64 else "float"
+        return Kernel((source.storage, out.storage), wide, vector, self.division, self.accumulate)
+
+
 class Step(NamedTuple):
     """One pass: the axes it sums, by their place in `spatial`, and for a long axis how it is cut."""
 
@@ -33,39 +52,58 @@ class Step(NamedTuple):
     cut: Variants | None
 
 
-def plan(sums: Sums, source: View, out: View, spatial: tuple[int, ...], wide: np.dtype[Any], accumulate: bool) -> Plan | None:
-    """The launches, or None where the tables do not allow any."""
+def plan(
+    sums: Sums, source: View, out: View, spatial: tuple[int, ...], wide: np.dtype[Any], accumulate: bool, shared: int
+) -> Plan | None:
+    """The launches, or None where the tables do not allow any. A block may have `shared` bytes of shared memory."""
     steps = _steps(sums.tables)
     division = _division(sums, wide)
     if steps is None or division is None:
         return None
-    if division.first and division.kind != "counts" and (made := _spread(sums, source, out, spatial, wide, division, accumulate)):
+    spread = division.first and division.kind != "counts"
+    if spread and (made := _spread(Work(sums, spatial, wide, division, accumulate, shared), source, out)):
         return Plan((made,), ())
-    launches, scratch, now = [], [], source
-    for k, step in enumerate(steps):
-        last = k + 1 == len(steps)
-        shape = list(now.shape)
-        for axis in step.axes:
-            shape[spatial[axis]] = sums.tables[axis].positions
-        after = out if last else dense(2 + k, wide, tuple(shape), out)
-        if not last:
-            scratch.append(after.size * wide.itemsize)
-        divides = k == 0 if division.first else last
-        made = _pass(sums, step, now, after, spatial, wide, division if divides else Division(), accumulate and last)
-        if made is None:
+    launches: list[Launch] = []
+    scratch: list[int] = []
+    now = source
+    while steps:
+        for taken, fused in _choices(steps):
+            axes = tuple(axis for step in reversed(steps[:taken]) for axis in step.axes)
+            last = taken == len(steps)
+            shape = list(now.shape)
+            for axis in axes:
+                shape[spatial[axis]] = sums.tables[axis].positions
+            after = out if last else dense(2 + len(scratch), wide, tuple(shape), out)
+            divides = not launches if division.first else last
+            divided = division if divides else Division(first=division.first)
+            work = Work(sums, spatial, wide, divided, accumulate and last, shared)
+            made = _pass(work, axes, None if fused else steps[0].cut, fused, now, after)
+            if made is not None:
+                break
+        else:
             return None
         launches.append(made)
-        now = after
+        if not last:
+            scratch.append(after.size * wide.itemsize)
+        now, steps = after, steps[taken:]
     return Plan(tuple(launches), tuple(scratch))
 
 
-def _spread(
-    sums: Sums, source: View, out: View, spatial: tuple[int, ...], wide: np.dtype[Any], division: Division, accumulate: bool
-) -> Launch | None:
+def _choices(steps: list[Step]) -> list[tuple[int, bool]]:
+    """What to try next: so many steps in one pass, through shared memory or not."""
+    choices = [(1, False)]
+    if len(steps[0].axes) > 1:
+        choices.insert(0, (1, True))
+    elif len(steps) > 1 and len(steps[1].axes) == 1:
+        choices.insert(0, (2, True))
+    return choices
+
+
+def _spread(work: Work, source: View, out: View) -> Launch | None:
     """The gradient of global pooling where the pooled axes are contiguous: one cell fills one run of the result."""
-    if any(table.rows != 1 or (table.lo != 0).any() or (table.hi != 1).any() for table in sums.tables):
+    if any(table.rows != 1 or (table.lo != 0).any() or (table.hi != 1).any() for table in work.sums.tables):
         return None
-    run = 1
+    run, spatial = 1, work.spatial
     for position in sorted(spatial, key=lambda p: out.strides[p]):
         if out.strides[position] != run:
             return None
@@ -74,7 +112,7 @@ def _spread(
     width = 16 // out.dtype.itemsize
     if len(loops) != 1 or loops[0].out != run or run < width or out.size % width or out.aligned % 16:
         return None
-    kernel = _kernel(source, out, wide, width, division, accumulate)
+    kernel = work.kernel(source, out, width)
     text = spread_kernel(kernel, loops[0].source, run, out.size // width)
     return _launch(kernel, text, "spread", out.size // width, source, out)
 
@@ -112,30 +150,22 @@ def _division(sums: Sums, wide: np.dtype[Any]) -> Division | None:
     return Division("counts" if least != most else "one", sums.divide_first, float(most))
 
 
-def _counts(sums: Sums, axis: int, wide: np.dtype[Any], division: Division) -> npt.NDArray[Any] | None:
-    return sums.tables[axis].counts.astype(wide) if division.kind == "counts" else None
-
-
 def _pass(
-    sums: Sums,
-    step: Step,
-    source: View,
-    out: View,
-    spatial: tuple[int, ...],
-    wide: np.dtype[Any],
-    division: Division,
-    accumulate: bool,
+    work: Work, axes: tuple[int, ...], cut: Variants | None, fused: bool, source: View, out: View
 ) -> Launch | None:
-    places = {spatial[axis]: axis for axis in range(len(spatial))}
-    summed = [spatial[axis] for axis in step.axes]
-    counts = {p: _counts(sums, axis, wide, division) for p, axis in places.items()}
+    """One pass over these axes, by their place in `spatial`."""
+    spatial = work.spatial
+    summed = [spatial[axis] for axis in axes]
+    counts = {p: work.counts(axis) for axis, p in enumerate(spatial)}
     others = [p for p in range(len(out.shape)) if p not in summed]
     loops = _merged([Loop(out.shape[p], source.strides[p], out.strides[p], counts.get(p)) for p in others])
-    axes = [(axis, source.strides[p], out.strides[p]) for axis, p in zip(step.axes, summed, strict=True)]
-    widest = _widest(loops, [s for _, *both in axes for s in both], source, out)
-    if step.cut is not None:
-        return _line(sums, step.cut, axes[0], loops, widest, source, out, wide, division, accumulate)
-    return _tile(sums, axes, loops, widest, source, out, wide, division, accumulate)
+    steps = [(axis, source.strides[p], out.strides[p]) for axis, p in zip(axes, summed, strict=True)]
+    widest = _widest(loops, [s for _, *both in steps for s in both], source, out)
+    if fused:
+        return _sheet(work, steps, loops, widest, source, out)
+    if cut is not None:
+        return _line(work, cut, steps[0], loops, widest, source, out)
+    return _tile(work, steps, loops, widest, source, out)
 
 
 def _merged(loops: list[Loop]) -> list[Loop]:
@@ -184,10 +214,6 @@ def _order(loops: list[Loop], axes: list[int]) -> list[int]:
     return [k for _, k in sorted(keyed)]
 
 
-def _kernel(source: View, out: View, wide: np.dtype[Any], vector: int, division: Division, accumulate: bool) -> Kernel:
-    return Kernel((source.storage, out.storage), "double" if wide == np.float64 else "float", vector, division, accumulate)
-
-
 def _launch(
     kernel: Kernel, text: str, name: str, threads: int, source: View, out: View, block: int = THREADS, shared: int = 0
 ) -> Launch:
@@ -195,53 +221,69 @@ def _launch(
     return Launch(prelude() + text, name, threads, block, shared, arguments)
 
 
+Axis = tuple[int, int, int]
+"""An axis by its place in `spatial`, and its steps in source and result."""
+
+
+def _sheet(work: Work, axes: list[Axis], loops: list[Loop], widest: int, source: View, out: View) -> Launch | None:
+    described = []
+    for which, step, jump in axes:
+        table = work.sums.tables[which]
+        moves = slide(table)
+        if moves is None:
+            return None
+        totals = (*table.reach, 0)[1]
+        described.append(SheetAxis(moves, table.rows, table.positions, totals, step, jump, work.counts(which)))
+    channels = widest > 1
+    if not fits(described) or not (channels or axes[-1][1] == axes[-1][2] == 1):
+        return None
+    lanes = next((loop for loop in loops if loop.counts is None), Loop(1, 0, 0))
+    loops = [lanes, *(loop for loop in loops if loop is not lanes)]
+    chosen = form(described, loops[0].n, widest, channels, source.dtype.itemsize)
+    if chosen is None:
+        return None
+    others = [loop.source for loop in loops] + [step for _, step, _ in axes[:-1]]
+    width = _width([8, described[-1].rows, *others], source, source)
+    kernel = work.kernel(source, out, chosen.vector)
+    made = sheet_kernel(kernel, loops, described, width, channels, chosen, work.shared)
+    if made is None:
+        return None
+    text, blocks, threads, shared = made
+    return _launch(kernel, text, "sheet", blocks * threads, source, out, threads, shared)
+
+
 def _line(
-    sums: Sums,
-    cut: Variants,
-    axis: tuple[int, int, int],
-    loops: list[Loop],
-    widest: int,
-    source: View,
-    out: View,
-    wide: np.dtype[Any],
-    division: Division,
-    accumulate: bool,
+    work: Work, cut: Variants, axis: Axis, loops: list[Loop], widest: int, source: View, out: View
 ) -> Launch | None:
     which, step, jump = axis
-    table = sums.tables[which]
-    shape = LineAxis(table.reach, cut.looks, cut.tiles, step, jump, _counts(sums, which, wide, division), table.rows)
+    table, wide = work.sums.tables[which], work.wide
+    shape = LineAxis(table.reach, cut.looks, cut.tiles, step, jump, work.counts(which), table.rows)
     if step == jump == 1 and widest == 1:
         if len(cut.tiles) > 1 or table.rows + table.positions > 640:
             return None
-        kernel = _kernel(source, out, wide, 1, division, accumulate)
+        kernel = work.kernel(source, out, 1)
         width = _width([table.rows, table.positions, *(s for loop in loops for s in (loop.source, loop.out))], source, out)
         text, shared = staged_kernel(kernel, loops, _order(loops, []), shape, width)
+        if shared > work.shared:
+            return None
         return _launch(kernel, text, "staged", prod(loop.n for loop in loops), source, out, LINES, shared)
     words = wide.itemsize // 4
     vector = widest
     while vector > 1 and vector * words * (cut.open_cells + 12) > LINE_REGISTERS:
         vector //= 2
     loops = _narrowed(loops, vector)
-    kernel = _kernel(source, out, wide, vector, division, accumulate)
+    kernel = work.kernel(source, out, vector)
     text = line_kernel(kernel, loops, _order(loops, [jump]), shape)
     return _launch(kernel, text, "line", prod(loop.n for loop in loops) * len(cut.tiles), source, out)
 
 
-def _tile(
-    sums: Sums,
-    axes: list[tuple[int, int, int]],
-    loops: list[Loop],
-    widest: int,
-    source: View,
-    out: View,
-    wide: np.dtype[Any],
-    division: Division,
-    accumulate: bool,
-) -> Launch | None:
-    tables = tuple(sums.tables[which] for which, _, _ in axes)
+def _tile(work: Work, axes: list[Axis], loops: list[Loop], widest: int, source: View, out: View) -> Launch | None:
+    tables, wide, division = tuple(work.sums.tables[which] for which, _, _ in axes), work.wide, work.division
     outer = prod(loop.n for loop in loops)
     inner_axis = widest == 1 and axes[-1][2] == 1
     best: tuple[float, Lanes, tuple[Pattern, ...], int] | None = None
+    if len(axes) == 3 and all(table.reach[0] == 1 for table in tables):  # one cell fills a cube: narrow vectors store in order
+        widest = min(widest, max(1, 8 // out.dtype.itemsize))
     for vector in sorted({widest, max(widest // 2, 1), max(widest // 4, 1)}):
         for chosen in product(*(_patterns(table) for table in tables)):
             if inner_axis and chosen[-1].tile > 1 and not _stores_together(chosen[-1].tile, tables[-1], axes, loops, out):
@@ -255,10 +297,10 @@ def _tile(
         return None
     _, lanes, chosen, rolled = best
     loops = _narrowed(loops, lanes.vector)
-    kernel = _kernel(source, out, wide, lanes.vector, division, accumulate)
+    kernel = work.kernel(source, out, lanes.vector)
     kernel.blocks = _blocks(_registers(chosen, rolled, lanes))
     rows = zip(axes, chosen, strict=True)
-    described = [TileAxis(p, step, jump, _counts(sums, which, wide, division)) for (which, step, jump), p in rows]
+    described = [TileAxis(p, step, jump, work.counts(which)) for (which, step, jump), p in rows]
     described[-1] = described[-1]._replace(together=inner_axis and chosen[-1].tile > 1)
     described[0] = described[0]._replace(rolled=rolled)
     text = tile_kernel(kernel, loops, _order(loops, [jump for _, _, jump in axes]), described)
@@ -280,7 +322,7 @@ def _patterns(table: Table) -> list[Pattern]:
     return [p for p in found if p is not None]
 
 
-def _stores_together(tile: int, table: Table, axes: list[tuple[int, int, int]], loops: list[Loop], out: View) -> bool:
+def _stores_together(tile: int, table: Table, axes: list[Axis], loops: list[Loop], out: View) -> bool:
     steps = [jump for _, _, jump in axes[:-1]] + [loop.out for loop in loops]
     size = tile * out.dtype.itemsize
     fits = size in (4, 8, 16) and table.positions % tile == 0

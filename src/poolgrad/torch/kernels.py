@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..arrays import check_fits
 from ..dialects.tables import letters
-from ..errors import PoolGradTypeError, PoolGradValueError
+from ..errors import PoolGradMemoryError, PoolGradTypeError, PoolGradValueError
 from ..ops import KEPT_CALLS, KEPT_ELEMENTS, Array, Call
 from .spec import tables
 
@@ -147,16 +147,31 @@ def _array(tensor: Tensor) -> Array:
             return half
         array: Array = (tensor.detach() if tensor.requires_grad else tensor).numpy()
         return array
-    except RuntimeError:  # negated or zero by a mark alone: its values exist nowhere yet
-        return _array(torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach()))
+    except RuntimeError:
+        return _array(_written(tensor.detach()))
+
+
+def _written(tensor: Tensor) -> Tensor:
+    """The same values in memory: those of a tensor that is negated or zero by a mark alone exist nowhere yet."""
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
 def _on_cuda(bound: Bound, source: Tensor) -> Tensor:
-    source = source.detach().resolve_neg()
-    if not bound.channels_last:
-        return bound.call(source, None, False, None)
-    batch, *sizes, channels = bound.call.result_shape
-    order = torch.channels_last if len(sizes) == 2 else torch.channels_last_3d
-    result = torch.empty((batch, channels, *sizes), dtype=source.dtype, device=source.device, memory_format=order)
-    bound.call(source.movedim(1, -1), result.movedim(1, -1), False, None)
+    """The result is allocated here: the engine's own would lie in memory as the source does, whatever was asked for."""
+    source = source.detach()
+    if source.is_neg() or source._is_zerotensor():
+        source = _written(source)
+    axes = len(bound.size)
+    order = torch.contiguous_format
+    if bound.channels_last:
+        order = torch.channels_last if axes == 2 else torch.channels_last_3d
+    shape = (*source.shape[:-axes], *bound.size)
+    try:
+        result = torch.empty(shape, dtype=source.dtype, device=source.device, memory_format=order)
+    except torch.cuda.OutOfMemoryError as short:
+        raise PoolGradMemoryError(f"the result {shape} does not fit the device: {short}") from None
+    if bound.channels_last:
+        bound.call(source.movedim(1, -1), result.movedim(1, -1), False, None)
+    else:
+        bound.call(source, result, False, None)
     return result

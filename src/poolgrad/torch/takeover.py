@@ -108,7 +108,7 @@ def _kernel(name: str, describe: Callable[..., str], own: Any) -> Callable[..., 
     axes = int(name[-len("2d_backward")])
 
     def backward(keys: Any, grad: Tensor, self: Tensor, *arguments: Any) -> Tensor:
-        served = grad.dtype in DTYPES and self.dtype is grad.dtype
+        served = grad.dtype in DTYPES and self.dtype is grad.dtype and self.device == grad.device
         for acceleration in _active:
             counts = acceleration.calls if served else acceleration.left
             counts[name] += 1

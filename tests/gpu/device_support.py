@@ -1,0 +1,80 @@
+"""What the tests on a device share: arrays there and back, the definition of a pooling, and comparison by bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from poolgrad import Pool
+from poolgrad.engines.numpy import run
+from poolgrad.layout import spatial_positions
+
+DEVICE = "cuda"
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+DTYPES = [np.dtype(np.float32), BFLOAT16, np.dtype(np.float16), np.dtype(np.float64)]
+
+Array = Any
+Tensor = Any
+
+
+def random(seed: int, shape: tuple[int, ...], dtype: np.dtype[Any], special: bool = False) -> Array:
+    """Numbers of many sizes; `special` strews NaN, infinities, both zeros and the smallest and largest numbers among them."""
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal(shape) * np.exp2(rng.integers(-6, 7, shape))
+    if special:
+        tiny, huge = float(ml_dtypes.finfo(dtype).smallest_subnormal), float(ml_dtypes.finfo(dtype).max)
+        odd = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, tiny, -3 * tiny, huge])
+        values = np.where(rng.random(shape) < 0.06, odd[rng.integers(0, len(odd), shape)], values)
+    return values.astype(dtype)
+
+
+def to_device(array: Array) -> Tensor:
+    import torch
+
+    array = np.ascontiguousarray(array)
+    if array.dtype == BFLOAT16:
+        return torch.from_numpy(array.view(np.int16)).to(DEVICE).view(torch.bfloat16)
+    return torch.from_numpy(array).to(DEVICE)
+
+
+def to_host(tensor: Tensor) -> Array:
+    import torch
+
+    assert tensor.device.type == DEVICE, f"the result is on {tensor.device}"
+    tensor = tensor.detach().contiguous().cpu()
+    return tensor.view(torch.int16).numpy().view(BFLOAT16) if tensor.dtype is torch.bfloat16 else tensor.numpy()
+
+
+def definition(pool: Pool, source: Array, layout: str, *, forwards: bool) -> Array:
+    """What the NumPy engine makes of it, without the public functions in between."""
+    spatial = spatial_positions(layout, source.ndim)
+    shape = list(source.shape)
+    for position, n in zip(spatial, pool.output_size if forwards else pool.input_size, strict=True):
+        shape[position] = n
+    out = np.full(shape, 7, source.dtype)
+    for piece in pool.forward_pieces() if forwards else pool.gradient_pieces():
+        take, put = [slice(None)] * source.ndim, [slice(None)] * source.ndim
+        for position, a, b in zip(spatial, piece.take, piece.put, strict=True):
+            take[position], put[position] = a, b
+        run(piece.sums, source[tuple(take)], out[tuple(put)], spatial, accumulate=False, threads=None)
+    return out
+
+
+def difference(got: Array, want: Array) -> str:
+    """Where the bits differ, in words; empty where they do not. Any NaN equals any NaN."""
+    if (got.shape, got.dtype) != (want.shape, want.dtype):
+        return f"{got.dtype} {got.shape}, not {want.dtype} {want.shape}"
+    bits = np.dtype(f"u{want.dtype.itemsize}")
+    got, want = np.ascontiguousarray(got), np.ascontiguousarray(want)
+    off = (got.view(bits) != want.view(bits)) & ~(np.isnan(got) & np.isnan(want))
+    if not off.any():
+        return ""
+    at = tuple(int(k) for k in np.argwhere(off)[0])
+    return f"{off.sum()} of {off.size} differ, first at {at}: {got[at]!r}, not {want[at]!r}"
+
+
+def assert_same_bits(got: Tensor, want: Array) -> None:
+    found = difference(to_host(got), want)
+    assert not found, found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import ml_dtypes
@@ -78,3 +80,17 @@ def difference(got: Array, want: Array) -> str:
 def assert_same_bits(got: Tensor, want: Array) -> None:
     found = difference(to_host(got), want)
     assert not found, found
+
+
+@contextmanager
+def exact_convolutions() -> Iterator[None]:
+    """The same convolutions in every run, without TF32, whose errors would hide ours."""
+    import torch
+
+    convolutions, products = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = convolutions.allow_tf32, convolutions.deterministic, products.allow_tf32
+    convolutions.allow_tf32, convolutions.deterministic, products.allow_tf32 = False, True, False
+    try:
+        yield
+    finally:
+        convolutions.allow_tf32, convolutions.deterministic, products.allow_tf32 = before

@@ -121,7 +121,8 @@ CASES = {
         pt.AdaptiveAvgPool3d((3, None, 2)),
     ),
     "four axes": Case(
-        lambda x: pt.avg_pool(x, (2, 3, 2, 4)), (1, 2, 5, 6, 7, 9), Pool((R(5, 2), R(6, 3), R(7, 2), R(9, 4))), pt.AvgPool((2, 3, 2, 4))
+        lambda x: pt.avg_pool(x, (2, 3, 2, 4)), (1, 2, 5, 6, 7, 9), Pool((R(5, 2), R(6, 3), R(7, 2), R(9, 4))),
+        pt.AvgPool((2, 3, 2, 4)),
     ),
 }
 
@@ -260,7 +261,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[PoolGradError], str]] = {
     "rank": (lambda: pt.avg_pool3d(images()[0], 2), PoolGradValueError, "dimensions"),
     "window": (lambda: pt.avg_pool2d(images(), 10), PoolGradValueError, "larger than the padded input"),
     "no batch for channels_last": (
-        lambda: torch.ops.poolgrad.avg_pool(images()[0], (4, 4), regular_spec(2, 2), True), PoolGradValueError, "channels_last needs",
+        lambda: torch.ops.poolgrad.avg_pool(images()[0], (4, 4), regular_spec(2, 2), True),
+        PoolGradValueError, "channels_last needs",
     ),
     "cells": (
         lambda: torch.ops.poolgrad.avg_pool(images(), (3, 3), regular_spec(2, 2), False), PoolGradValueError, r"not \(3, 3\)",

@@ -56,8 +56,13 @@ class Inception(nn.Module):  # type: ignore[misc]
             self.blocks.append(nn.ModuleList(branches))
         self.last = nn.Linear(channels, 10)
 
+    def begun(self, x: Tensor) -> Tensor:
+        """What the blocks work on."""
+        begun: Tensor = self.stem(x)
+        return begun
+
     def forward(self, x: Tensor) -> Tensor:
-        x = self.stem(x)
+        x = self.begun(x)
         for point, wide, twice, pooled in self.blocks:
             x = torch.cat([point(x), wide(x), twice(x), pooled(F.avg_pool2d(x, 3, 1, 1))], 1)
         return self.last(F.relu(x).mean((2, 3)))
@@ -66,13 +71,9 @@ class Inception(nn.Module):  # type: ignore[misc]
 class Smoothed(Inception):
     """The same after a background, the mean of the 15×15 pixels around, is taken off."""
 
-    def __init__(self, width: int = 8) -> None:
-        super().__init__(width)
-        self.before = nn.Conv2d(3, 3, 3, padding=1, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.before(x)
-        return super().forward(x - F.avg_pool2d(x, 15, 1, 7, count_include_pad=False))
+    def begun(self, x: Tensor) -> Tensor:
+        x = super().begun(x)
+        return x - F.avg_pool2d(x, 15, 1, 7, count_include_pad=False)
 
 
 NETWORKS: dict[str, type[nn.Module]] = {"DenseNet-like": Dense, "Inception-like": Inception, "with a 15×15 smoothing": Smoothed}

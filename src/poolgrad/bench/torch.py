@@ -3,7 +3,7 @@
 
 One thread. The three take turns, a few calls each, round after round, and the best of a way's calls counts: other work on the
 machine slows all alike. Every way's gradient is compared with PyTorch's before it is timed. It prints Markdown tables, those
-of docs/torch.md; `--output` writes what was measured as JSON.
+of docs/torch.md; `--output` writes what was measured as JSON. `--device cuda` measures on a GPU: `torch_cuda.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import poolgrad.torch as ours
 
 from .. import __version__
 
-__all__ = ["LAYERS", "Layer", "main"]
+__all__ = ["LAYERS", "ORDERS", "TINY", "Call", "Layer", "digits", "main", "randn", "table", "tiny_calls", "within"]
 
 Call = Callable[[], Any]
 ORDERS = {"NCHW": torch.contiguous_format, "channels_last": torch.channels_last}
@@ -66,17 +66,20 @@ LAYERS = {
 TINY = Layer("2×2 stride 2", (1, 1, 4, 4), 2, 2)
 
 
-def ways(layer: Layer, order: str = "NCHW") -> dict[str, Call]:
+def randn(shape: tuple[int, ...], seed: int, dtype: torch.dtype, order: str, device: str) -> Tensor:
+    values = torch.randn(shape, generator=torch.Generator(device).manual_seed(seed), device=device)
+    return values.to(dtype).contiguous(memory_format=ORDERS[order] if len(shape) == 4 else torch.contiguous_format)
+
+
+def ways(layer: Layer, order: str = "NCHW", device: str = "cpu") -> dict[str, Call]:
     """A step of each way: the output, and the gradient of the input for a random one of the output."""
     axes = len(layer.shape) - 2
-    seeded = torch.Generator().manual_seed(0)
-    x = torch.randn(layer.shape, generator=seeded).to(layer.dtype).contiguous(memory_format=ORDERS[order]).requires_grad_()
+    x = randn(layer.shape, 0, layer.dtype, order, device).requires_grad_()
 
     def step(module: Any) -> Call:
         function = getattr(module, f"avg_pool{axes}d")
         arguments = (layer.window, layer.stride, layer.padding)
-        dy = torch.randn(function(x, *arguments).shape, generator=torch.Generator().manual_seed(1)).to(layer.dtype)
-        dy = dy.contiguous(memory_format=ORDERS[order])
+        dy = randn(function(x, *arguments).shape, 1, layer.dtype, order, device)
 
         def run() -> Tensor | None:
             x.grad = None
@@ -119,7 +122,7 @@ def race(steps: dict[str, Call], calls: int, turns: int, rounds: int) -> dict[st
     return best
 
 
-def _digits(value: float) -> str:
+def digits(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
@@ -129,44 +132,66 @@ def table(rows: list[dict[str, Any]], keys: tuple[str, ...], unit: str, scale: f
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(keys)}{'--:|' * 5}"]
     for row in rows:
         first, *others = (scale * row[way] for way in WAYS)
-        cells = [_digits(first)]
+        cells = [digits(first)]
         for other in others:
-            cells += [_digits(other), f"{_digits(first / other)}×"]
+            cells += [digits(other), f"{digits(first / other)}×"]
         lines.append(f"| {' | '.join([*(row[key] for key in keys), *cells])} |")
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m poolgrad.bench.torch", description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--layer", default=",".join(LAYERS), help="which layers: %(default)s")
-    parser.add_argument("--rounds", type=int, default=12, help="turns of each way on a layer: %(default)s")
-    parser.add_argument("--output", type=Path, help="file for what was measured, in seconds, as JSON")
-    asked = parser.parse_args()
-    unknown = set(asked.layer.split(",")) - {*LAYERS, ""}
-    if unknown:
-        parser.error(f"--layer must name some of {', '.join(LAYERS)}, got {', '.join(sorted(unknown))}")
+def on_cpu(names: list[str], rounds: int) -> dict[str, Any]:
+    """The layers of these names, and a tiny call in every dtype: printed, and returned."""
     torch.set_num_threads(1)
-    about = {"poolgrad": __version__, "PyTorch": str(torch.__version__), "processor": platform.processor() or platform.machine()}
-    print(about, flush=True)
-
     layers = []
-    for layer in [LAYERS[name] for name in asked.layer.split(",") if name]:
+    for layer in [LAYERS[name] for name in names]:
         for order in layer.orders:
             steps = ways(layer, order)
             check(steps, layer.dtype)
             where = {"layer": layer.name, "input": layer.title, "memory": order}
-            layers.append({**where, **race(steps, 1, 3, asked.rounds)})
+            layers.append({**where, **race(steps, 1, 3, rounds)})
     if layers:
         print(table(layers, ("layer", "input", "memory"), "ms", 1e3), flush=True)
-    tiny = []
-    for dtype in DTYPES:
-        steps = ways(TINY._replace(dtype=dtype))
-        check(steps, dtype)
-        tiny.append({"dtype": str(dtype).removeprefix("torch."), **race(steps, 20, 20, 10 * asked.rounds)})
+    tiny = tiny_calls("cpu", rounds)
     print("\n" + table(tiny, ("dtype",), "µs", 1e6))
+    return {"layers": layers, "tiny": tiny}
+
+
+def tiny_calls(device: str, rounds: int) -> list[dict[str, Any]]:
+    """What a call costs whose arrays cost nothing."""
+    rows = []
+    for dtype in DTYPES:
+        steps = ways(TINY._replace(dtype=dtype), device=device)
+        check(steps, dtype)
+        rows.append({"dtype": str(dtype).removeprefix("torch."), **race(steps, 20, 20, 10 * rounds)})
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m poolgrad.bench.torch", description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where: %(default)s")
+    parser.add_argument("--layer", default=None, help=f"which layers: {','.join(LAYERS)}")
+    parser.add_argument("--rounds", type=int, default=12, help="turns of each way on a layer: %(default)s")
+    parser.add_argument("--output", type=Path, help="file for what was measured, as JSON")
+    asked = parser.parse_args()
+    layers, measure = LAYERS, on_cpu
+    about = {"poolgrad": __version__, "PyTorch": str(torch.__version__)}
+    if asked.device == "cuda":
+        if not torch.cuda.is_available():
+            parser.error("--device cuda needs a CUDA device that PyTorch sees")
+        from . import torch_cuda
+
+        layers, measure = torch_cuda.LAYERS, torch_cuda.on_cuda
+        about |= {"device": torch.cuda.get_device_name(), "CUDA": torch.version.cuda}
+    else:
+        about |= {"processor": platform.processor() or platform.machine()}
+    names = list(layers) if asked.layer is None else [name for name in asked.layer.split(",") if name]
+    if unknown := sorted(set(names) - set(layers)):
+        parser.error(f"--layer must name some of {', '.join(layers)}, got {', '.join(unknown)}")
+    print(about, flush=True)
+    measured = measure(names, asked.rounds)
     if asked.output:
         asked.output.parent.mkdir(parents=True, exist_ok=True)
-        asked.output.write_text(json.dumps({"about": about, "layers": layers, "tiny": tiny}, indent=1) + "\n", encoding="utf-8")
+        asked.output.write_text(json.dumps({"about": about, **measured}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

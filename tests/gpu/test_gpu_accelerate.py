@@ -1,7 +1,7 @@
 """`accelerate` on a GPU: PyTorch's own pooling with our backward, to the bit of the NumPy engine; and PyTorch's back after.
 
 PyTorch's own gradient is compared too. Where it differs by more than rounding, the exact oracle says who is right: ours must be,
-and that PyTorch's is wrong there is said as a warning (before 2.13, its channels_last gradient with padding on CUDA is). Run by
+and that PyTorch's is wrong there is said as a warning (until July 2026 its padded channels_last gradient on CUDA was). Run by
 `make test-gpu`; needs PyTorch and a CUDA device, and is skipped elsewhere.
 """
 

@@ -1,4 +1,4 @@
-// The binding: NumPy arrays in, NumPy arrays out.
+// The binding: NumPy arrays in, NumPy arrays out; for small calls also DLPack capsules, which PyTorch makes and takes quicker.
 //
 // Python validates arguments and words the refusals; what is checked here again is what memory safety rests on.
 #include <nanobind/nanobind.h>
@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "dlpack.h"
 #include "memory.h"
 #include "operation.h"
 #include "threads.h"
@@ -70,6 +71,35 @@ public:
             nb::gil_scoped_release release;
             operation_.run(*plan, PyArray_BYTES(src), PyArray_BYTES(dst), threads);
         }
+        return result;
+    }
+
+    // The same of a DLPack capsule, as another: a small tensor on one thread, whose values lie in memory as its strides say.
+    nb::object run_tensor(nb::handle source) {
+        auto* managed = static_cast<dlpack::Managed*>(PyCapsule_GetPointer(source.ptr(), dlpack::NAME));
+        if (!managed) throw nb::python_error();
+        const dlpack::Tensor& from = managed->tensor;
+        const std::vector<int64_t>& shape = operation_.source_shape();
+        Dtype dtype{};
+        if (from.device.type != dlpack::CPU || !dlpack::dtype_of(from.type, dtype))
+            throw nb::type_error("expected a tensor of float16, bfloat16, float32 or float64 on the CPU");
+        if (size_t(from.ndim) != shape.size() || !std::equal(shape.begin(), shape.end(), from.shape))
+            throw nb::value_error("a tensor's shape does not fit the tables");
+        const bool has_values = std::find(shape.begin(), shape.end(), 0) == shape.end();
+        if (!from.strides || (!from.data && has_values)) throw nb::type_error("expected a tensor with its values in memory");
+        dlpack::Result* made = dlpack::make(operation_.result_shape(), from.type);
+        nb::object result = nb::steal(dlpack::give(made));
+        if (!result) throw nb::python_error();
+        if (operation_.is_empty()) return result;
+        const int64_t size = from.type.bits / 8;
+        int64_t read[MAX_AXES], written[MAX_AXES];
+        for (size_t k = 0; k < shape.size(); ++k) {
+            read[k] = size * from.strides[k];
+            written[k] = size * made->strides[k];
+        }
+        const char* values = static_cast<const char*>(from.data) + from.byte_offset;
+        auto plan = operation_.plan_for(dtype, false, 1, read, written);
+        operation_.run(*plan, values, static_cast<char*>(made->managed.tensor.data), 1);
         return result;
     }
 
@@ -180,6 +210,7 @@ NB_MODULE(_native, m) {
              nb::arg("tables"), nb::arg("divide_first"), nb::arg("divisor").none(), nb::arg("spatial"), nb::arg("source_shape"),
              nb::arg("result_shape"))
         .def("run", &Bound::run, nb::arg("source"), nb::arg("out").none(), nb::arg("accumulate"), nb::arg("threads"))
+        .def("run_tensor", &Bound::run_tensor, nb::arg("source"))
         .def("plan", &Bound::plan, nb::arg("source"), nb::arg("out"), nb::arg("threads"));
     m.def("set_bfloat16", [](nb::handle dtype) {
         if (!PyArray_DescrCheck(dtype.ptr())) throw nb::type_error("expected a NumPy dtype");

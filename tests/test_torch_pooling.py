@@ -99,9 +99,47 @@ def test_any_strides(dtype: Any) -> None:
 def test_marked_tensors(dtype: Any) -> None:
     """A tensor that is negated, or zero, by a mark alone has its values nowhere in memory."""
     x = torch.randn(1, 2, 5, 5).to(dtype)
-    assert torch.equal(pt.avg_pool2d(torch._neg_view(x), 2), pt.avg_pool2d(-x, 2))
-    zero = torch._efficientzerotensor((1, 2, 5, 5), dtype=dtype)
-    assert torch.equal(pt.avg_pool2d(zero, 2), torch.zeros(1, 2, 2, 2, dtype=dtype))
+    for _ in range(2):  # the second time on the short way
+        assert torch.equal(pt.avg_pool2d(torch._neg_view(x), 2), pt.avg_pool2d(-x, 2))
+        zero = torch._efficientzerotensor((1, 2, 5, 5), dtype=dtype)
+        assert torch.equal(pt.avg_pool2d(zero, 2), torch.zeros(1, 2, 2, 2, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_short_way_has_the_same_bits(dtype: Any) -> None:
+    """Small calls go by capsules from the second time on, whatever the strides; the first goes by arrays."""
+    wide = torch.randn(4, 12, 9, 10, generator=torch.Generator().manual_seed(2)).to(dtype)
+    for view in (wide, wide[::2, 1::3, :, 1::2], wide.permute(1, 0, 3, 2), wide[:, :1].expand(4, 3, 9, 10), wide[:0]):
+        axes = view.shape[:2], view.shape[2:]
+        made = kernels.Bound(regular_spec(2, (3, 2), 1), (*axes[0], *axes[1]), (axes[1][0] - 2, axes[1][1] - 1), True, False)
+        first = made(view)
+        second = made(view)
+        assert torch.equal(first, second)
+        assert (second.stride(), second.dtype) == (torch.empty(first.shape).stride(), first.dtype)
+        gradient = made.transposed
+        assert torch.equal(gradient(first), gradient(second))
+
+
+def test_capsules_are_checked() -> None:
+    """What memory safety rests on is looked at again where the memory is."""
+    native = pytest.importorskip("poolgrad.engines.native")
+    sums = tables(regular_spec(1, 2), (6,), (3,)).forward_pieces()[0].sums
+    run = native.operation(sums, (2,), (1, 2, 6), (1, 2, 3)).run_tensor
+    capsule = torch._C._to_dlpack
+    good = torch.arange(12.0).reshape(1, 2, 6)
+    assert torch.equal(torch.from_dlpack(run(capsule(good))), F.avg_pool1d(good, 2))
+    run(capsule(good))  # and never taken out
+    for bad in (good.int(), good.to(torch.complex64), good.bool(), torch._efficientzerotensor((1, 2, 6))):
+        with pytest.raises(TypeError):
+            run(capsule(bad))
+    for bad in (good[0], good[:, :1], good[:, :, 1:], good.unsqueeze(0)):
+        with pytest.raises(ValueError, match="shape"):
+            run(capsule(bad))
+    used = capsule(good)
+    torch.from_dlpack(used)
+    for wrong in (used, good, None, 7):
+        with pytest.raises((TypeError, ValueError)):
+            run(wrong)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -123,7 +161,13 @@ def test_nothing_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
         seen.append(array.ctypes.data)
         return array
 
+    def exported(tensor: Any) -> Any:
+        seen.append(torch.from_dlpack(capsule(tensor)).data_ptr())
+        return capsule(tensor)
+
+    capsule = kernels._capsule
     monkeypatch.setattr(kernels, "_array", watched)
+    monkeypatch.setattr(kernels, "_capsule", exported)
     for dtype in DTYPES:
         for x in (torch.ones(2, 3, 4, 4, dtype=dtype), torch.ones(2, 3, 4, 4, dtype=dtype)[1:].transpose(2, 3).detach()):
             pt.avg_pool2d(x, 2)

@@ -12,7 +12,11 @@ import pytest
 pytest.importorskip("jax", minversion="0.8")
 
 HERE = Path(__file__).parent
-RUNS = {"checks": ["jax_devices.py"], "the page of the documentation": ["test_docs.py", "-k", "runs and jax"]}
+RUNS = {
+    "checks": ["jax_devices.py"],
+    "the call for CUDA": ["jax_device_parts.py"],
+    "the page of the documentation": ["test_docs.py", "-k", "runs and jax"],
+}
 
 
 @pytest.mark.parametrize("what", RUNS)

@@ -1,13 +1,12 @@
-"""What one device computes: our kernel on the CPU, JAX's own operations anywhere else.
+"""What one device computes: our kernels on the CPU and on CUDA devices, JAX's own operations anywhere else.
 
-The kernel is a custom call of XLA that carries its tables as numbers: a program saved by `jax.export` runs wherever
+A kernel is a custom call of XLA that carries its tables as numbers: a program saved by `jax.export` runs wherever
 `poolgrad.jax` has been imported, which is what registers it.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -19,9 +18,10 @@ from jax.sharding import PartitionSpec
 
 from ..geometry import Pool
 from .composition import composed
-from .parts import Cut, encode, has_far
+from .device import handler, has_engine, launched, serves
+from .parts import Cut, encode, has_far, result_shape
 
-__all__ = ["TARGET", "has_kernel", "local", "result_shape"]
+__all__ = ["TARGET", "has_kernel", "local"]
 
 TARGET = "poolgrad_avg_pool"
 
@@ -39,6 +39,8 @@ def _register() -> str:
 
 
 _absent = _register()
+_on_stream = handler()  # kept for as long as XLA may call it
+jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(_on_stream), platform="CUDA")
 
 
 @cache
@@ -51,15 +53,6 @@ def has_kernel() -> bool:
             stacklevel=2,
         )
     return not _absent
-
-
-def result_shape(
-    shape: Sequence[Any], pool: Pool, spatial: tuple[int, ...], forwards: bool, cuts: tuple[Cut, ...]
-) -> tuple[Any, ...]:
-    made = list(shape)
-    for axis, position, cut in zip(pool.axes, spatial, cuts, strict=True):
-        made[position] = (axis.cells if forwards else axis.size) // cut.parts
-    return tuple(made)
 
 
 local_p = Primitive("poolgrad_avg_pool_local")
@@ -84,6 +77,13 @@ def _on_cpu(x: Any, places: Any, *, pool: Pool, spatial: tuple[int, ...], forwar
     return call(x, places, tables=encode(pool, spatial, forwards, cuts))
 
 
+def _on_cuda(x: Any, places: Any, *, pool: Pool, spatial: tuple[int, ...], forwards: bool, cuts: tuple[Cut, ...]) -> Any:
+    if not has_engine() or not serves(x):
+        return composed(x, places, pool=pool, spatial=spatial, forwards=forwards, cuts=cuts)
+    return launched(x, places, target=TARGET, pool=pool, spatial=spatial, forwards=forwards, cuts=cuts)
+
+
 local_p.def_abstract_eval(_shape)
 mlir.register_lowering(local_p, mlir.lower_fun(composed, multiple_results=False))
 mlir.register_lowering(local_p, mlir.lower_fun(_on_cpu, multiple_results=False), platform="cpu")
+mlir.register_lowering(local_p, mlir.lower_fun(_on_cuda, multiple_results=False), platform="cuda")

@@ -7,7 +7,7 @@ the whole axis, so a part is added in the order of the whole, to the bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from ..far import FAR
 from ..geometry import Axis, Pool
 from ..tables import Ints, Table
 
-__all__ = ["Class", "Cut", "classes", "encode", "has_far", "uncut"]
+__all__ = ["VERSION", "Class", "Cut", "classes", "encode", "has_far", "result_shape", "uncut"]
 
 VERSION = 1
 
@@ -43,6 +43,15 @@ class Class(NamedTuple):
 def uncut(pool: Pool, forwards: bool) -> tuple[Cut, ...]:
     """The whole pooling on one device."""
     return tuple(Cut(1, 0, 0, axis.size if forwards else axis.cells) for axis in pool.axes)
+
+
+def result_shape(
+    shape: Sequence[Any], pool: Pool, spatial: tuple[int, ...], forwards: bool, cuts: tuple[Cut, ...]
+) -> tuple[Any, ...]:
+    made = list(shape)
+    for axis, position, cut in zip(pool.axes, spatial, cuts, strict=True):
+        made[position] = (axis.cells if forwards else axis.size) // cut.parts
+    return tuple(made)
 
 
 def classes(axis: Axis, forwards: bool, cut: Cut) -> Iterator[tuple[Class, ...]]:
@@ -74,12 +83,17 @@ def has_far(pool: Pool, forwards: bool) -> bool:
 
 
 @lru_cache(maxsize=64)
-def encode(pool: Pool, spatial: tuple[int, ...], forwards: bool, cuts: tuple[Cut, ...]) -> npt.NDArray[np.int64]:
-    """All of it as the numbers that `native/xla.cpp` reads."""
+def encode(
+    pool: Pool, spatial: tuple[int, ...], forwards: bool, cuts: tuple[Cut, ...], chosen: tuple[int, ...] | None = None
+) -> npt.NDArray[np.int64]:
+    """All of it as the numbers that `native/xla.cpp` and `decode` read; or one part of each axis, as if there were no other."""
     numbers = [VERSION, int(not forwards), int(pool.divisor is not None), pool.divisor or 0, len(spatial)]
-    for axis, position, cut in zip(pool.axes, spatial, cuts, strict=True):
-        numbers += [position, cut.parts]
-        for part in classes(axis, forwards, cut):
+    for k, (axis, position, cut) in enumerate(zip(pool.axes, spatial, cuts, strict=True)):
+        parts = tuple(classes(axis, forwards, cut))
+        if chosen is not None:
+            parts = parts[chosen[k] : chosen[k] + 1]
+        numbers += [position, len(parts)]
+        for part in parts:
             numbers.append(len(part))
             for take, put, table in part:
                 numbers += [take.start, take.step, len(take), put.start, put.step, len(put), table.base]

@@ -16,8 +16,7 @@ from jax.interpreters import ad, batching, mlir
 
 from ..errors import PoolGradValueError
 from ..geometry import Pool
-from .local import result_shape
-from .parts import uncut
+from .parts import result_shape, uncut
 from .sharding import explicit_sharding, partitioned
 
 __all__ = ["linear"]

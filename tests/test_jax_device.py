@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -400,6 +403,42 @@ def test_callers_do_not_meet(bridge: jax_host.Bridge) -> None:
         worker.join(timeout=120)
     for answer in answers:
         support.assert_same_bits(answer, want)
+
+
+LEAVE = """
+import sys, time
+from pathlib import Path
+import jax, jax_host, numpy as np, poolgrad.jax as pj
+
+class Slow(jax_host.Bridge):
+    def _holder(self, pointer):
+        time.sleep(0.2)
+        return self.device
+
+bridge = Slow(Path(sys.argv[1]))
+with bridge.instead():
+    for _ in range(4):
+        y = jax.jit(lambda x: pj.avg_pool(x, 2))(np.ones((64, 64, 64, 8), np.float32))
+"""
+
+
+def test_a_process_may_end_while_a_program_runs(tmp_path: Path) -> None:
+    """The program calls Python, which waits for it before it goes."""
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    command = [sys.executable, "-c", LEAVE, str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_benchmark_for_gpus(tmp_path: Path) -> None:
+    chosen = ["--case", "3x3s1,global", "--dtype", "float32", "--output", str(tmp_path)]
+    command = [sys.executable, "-m", "poolgrad.bench.jax_gpu", "--quick", *chosen]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    found = json.loads((tmp_path / "jax_gpu.json").read_text())
+    assert [row["layout"] for row in found["rows"]] == ["NHWC", "NCHW"] * 2
+    assert all({"engine", "composition", "JAX"} <= set(row) for row in found["rows"])
+    assert set(found["tiny µs"]) == {"engine", "composition", "JAX"}
 
 
 def test_a_seeded_bug_is_seen(bridge: jax_host.Bridge, monkeypatch: pytest.MonkeyPatch) -> None:

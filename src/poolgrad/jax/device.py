@@ -8,9 +8,12 @@ that `parts.encode` writes for one part of every axis. So a saved program runs i
 
 from __future__ import annotations
 
+import atexit
 import ctypes
+import threading
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, lru_cache, partial
 from itertools import product
 from typing import Any, NamedTuple
@@ -32,6 +35,9 @@ __all__ = ["handler", "has_engine", "launched", "serves"]
 
 DEVICE_ORDINAL = 9
 KEPT_CALLS = 256
+
+_used = threading.Event()
+"""Whether a program of this process may hold the custom call."""
 
 
 class Piece(NamedTuple):
@@ -82,6 +88,7 @@ def _run(holder: Callable[[int], Any], call: frame.CallFrame) -> None:
     source, result = frame.array(call.args, 0, 1, "operands"), frame.array(call.rets, 0, 1, "results")
     if source.dtype != result.dtype:
         raise PoolGradTypeError(f"the result of the custom call must be {source.dtype} like its operand, got {result.dtype}")
+    _used.set()
     if 0 in result.shape:
         return
     if 0 in source.shape:
@@ -93,6 +100,14 @@ def _run(holder: Callable[[int], Any], call: frame.CallFrame) -> None:
         made = piece.out._replace(pointer=result.pointer + piece.out.pointer, device=held.index, stream=stream)
         with frame.memory(call) as allocate:
             piece.operation.run(given, made, accumulate=False, scratch=lambda n: Scratch(allocate(n)), device=held)
+
+
+@atexit.register
+def _settle() -> None:
+    """Wait for what is under way: it calls back into Python, which must not be on its way out by then."""
+    for array in jax.live_arrays() if _used.is_set() else ():
+        with suppress(Exception):  # of a program that failed, which is its caller's affair
+            array.block_until_ready()
 
 
 @cache
@@ -119,6 +134,7 @@ def launched(
     x: Any, places: Any, *, target: str, pool: Pool, spatial: tuple[int, ...], forwards: bool, cuts: tuple[Cut, ...]
 ) -> Any:
     """The pooling of `x`, or the gradient of one, as the custom call `target`; `places` says which part of each axis this is."""
+    _used.set()
     made = jax.ShapeDtypeStruct(result_shape(x.shape, pool, spatial, forwards, cuts), x.dtype)
     if any(x.shape[p] == 0 for p in spatial):  # sums of nothing
         return jnp.zeros(made.shape, made.dtype)

@@ -128,7 +128,7 @@ test-gpu:
 
 bench-gpu:
 	$(GPU_RUN) -m poolgrad.bench.gpu --output build/bench-gpu $(ARGS)
-	$(GPU_RUN) -m poolgrad.bench.jax_gpu --output build/bench-gpu $(ARGS)
+	$(GPU_RUN) -m poolgrad.bench.jax_gpu --output build/bench-gpu
 
 sanitize: .venv/.package .venv/.extra-test
 	scripts/sanitize.sh $(RUN)

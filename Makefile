@@ -106,6 +106,7 @@ bench: .venv/.package .venv/.extra-cli .venv/.extra-plot .venv/.extra-peers
 	$(RUN) -m poolgrad bench --output build/bench $(ARGS)
 	$(RUN) -m poolgrad.bench.tensorflow --output build/bench $(filter --quick,$(ARGS))
 	$(RUN) -m poolgrad.bench.jax --output build/bench $(filter --quick,$(ARGS))
+	$(RUN) -m poolgrad.bench.scipy --output build/bench $(filter --quick,$(ARGS))
 
 bench-docs: .venv/.package .venv/.extra-cli .venv/.extra-plot .venv/.extra-peers
 	$(RUN) -m poolgrad bench --docs
@@ -116,6 +117,7 @@ bench-docs: .venv/.package .venv/.extra-cli .venv/.extra-plot .venv/.extra-peers
 	$(RUN) -m poolgrad bench --docs --tiny --direction gradient,forward
 	$(RUN) -m poolgrad.bench.tensorflow --docs
 	$(RUN) -m poolgrad.bench.jax --docs
+	$(RUN) -m poolgrad.bench.scipy --docs
 
 bench-dask: .venv/.package .venv/.extra-dask
 	$(RUN) -m poolgrad.bench.dask --output build/bench-dask $(ARGS)

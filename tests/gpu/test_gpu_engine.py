@@ -14,7 +14,7 @@ import pytest
 import poolgrad
 from poolgrad import Axis, Pool, PoolGradMemoryError, PoolGradTypeError, PoolGradValueError, exact
 from poolgrad.engines import gpu
-from poolgrad.engines.gpu import line
+from poolgrad.engines.gpu import general, line, sheet
 from poolgrad.engines.numpy import run as definition
 from poolgrad.layout import spatial_positions
 
@@ -179,9 +179,10 @@ def test_current_stream_and_graph() -> None:
     dy, want = case_arrays()
     held, stream = torch.zeros(dy.shape, device="cuda"), torch.cuda.Stream()
     fresh, old = to_torch(dy), torch.zeros(want.shape, device="cuda")
+    poolgrad.gradient(CASE, held, layout="NHWC")
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(50_000_000)
+        torch.cuda._sleep(500_000_000)
         held.copy_(fresh)
         got = poolgrad.gradient(CASE, held, layout="NHWC")
         assert not stream.query(), "the call waited for the device"
@@ -317,9 +318,14 @@ def test_jax(dtype: Any) -> None:
 
 def test_a_seeded_bug_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """An order of additions that is not the contract's gives other bits."""
+    right = general.prelude("sheet")
+    wrong = right.replace("down[0][j] = down[0][j + 1] + term[j]", "down[0][j] = term[j] + down[0][7]")
+    assert wrong != right
     monkeypatch.setattr(line.Cells, "down", line.Cells.up)
+    monkeypatch.setattr(sheet, "prelude", lambda name: wrong)
     monkeypatch.setattr(gpu, "WORTH_WRITING", 0)
-    poolgrad.ops._calls.clear()
-    with pytest.raises(AssertionError):
-        check(POOLS["15x13 same"], "NHWC", DTYPES[0], False)
+    for name in ("15x13 same", "63x40 same"):
+        poolgrad.ops._calls.clear()
+        with pytest.raises(AssertionError):
+            check(POOLS[name], "NHWC", DTYPES[0], False)
     poolgrad.ops._calls.clear()

@@ -224,8 +224,8 @@ class Table:
             device._call("cuStreamSynchronize", device._stream)
         self.pinned = False
 
-    def __del__(self) -> None:
-        if getattr(self, "pinned", True) or sys.is_finalizing():
+    def __del__(self, is_finalizing: Any = sys.is_finalizing) -> None:
+        if getattr(self, "pinned", True) or is_finalizing():  # modules may be gone by then
             return
         with self._device._beside_captures():
             self._device.cuda.cuMemFree_v2(ctypes.c_uint64(self.pointer))

@@ -185,7 +185,7 @@ STAGED = """%(types)sextern "C" __global__ void __launch_bounds__(64) staged(%(t
 #pragma unroll
         for (int u = 0; u < DEEP; ++u) {
             const int e = e0 + u * LINES, k = e / TAKEN;
-            raw[u] = raw_if<WIDTH>(e < lines * TAKEN, source + begins[k < LINES ? k : 0] + e %% TAKEN * WIDTH);
+            raw[u] = raw_under<WIDTH>(e < lines * TAKEN, source + begins[k < LINES ? k : 0] + e %% TAKEN * WIDTH);
         }
 #pragma unroll
         for (int u = 0; u < DEEP; ++u) {

@@ -80,7 +80,7 @@ template <class A, int V, class T> CONST_FN Acc<A, V> widened(const Pack<T, V>& 
 }
 
 #ifndef POOLGRAD_HOST
-// A load under a predicate. Written as an `if`, the compiler jumps around it, and no two loads of a thread are on their way at once.
+// A load under a predicate.
 template <int BYTES> struct Bytes;
 template <> struct Bytes<2> { unsigned short a; };
 template <> struct Bytes<4> { u32 a; };
@@ -117,11 +117,22 @@ template <class T> CONST_FN void fetch_if(T& raw, bool there, const void* p) {
 }
 #endif
 
-// What lies at p, or -0.0.
-template <int V, class T> CONST_FN Pack<T, V> raw_if(bool there, const T* p) {
+template <int V, class T> CONST_FN Pack<T, V> absent() {
     Pack<T, V> raw;
 #pragma unroll
     for (int k = 0; k < V; ++k) raw.v[k] = narrow(-0.0f, (T*)0);
+    return raw;
+}
+
+// What lies at p, or -0.0. The first jumps around the load; the second has it under a predicate, so that many loads of a thread
+// are on their way at once. Which is faster depends on the kernel; both were measured.
+template <int V, class T> CONST_FN Pack<T, V> raw_if(bool there, const T* p) {
+    Pack<T, V> raw = absent<V, T>();
+    if (there) raw = *reinterpret_cast<const Pack<T, V>*>(p);
+    return raw;
+}
+template <int V, class T> CONST_FN Pack<T, V> raw_under(bool there, const T* p) {
+    Pack<T, V> raw = absent<V, T>();
     fetch_if(raw, there, p);
     return raw;
 }

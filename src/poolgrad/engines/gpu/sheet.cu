@@ -33,10 +33,10 @@ CONST_FN int cell_at(int x) { return LONG_ACROSS ? (x & 7) * J_STEP + (x >> 3) *
 
 // V elements of V lanes: one vector where lanes are contiguous, else one by one.
 CONST_FN Pack<SRC, V> lanes_if(bool there, const SRC* p, int lanes) {
-    if (CHANNELS) return raw_if<V>(there, p);
+    if (CHANNELS) return raw_under<V>(there, p);
     Pack<SRC, V> raw;
 #pragma unroll
-    for (int v = 0; v < V; ++v) raw.v[v] = raw_if<1>(there && v < lanes, p + v * FROM_LANE).v[0];
+    for (int v = 0; v < V; ++v) raw.v[v] = raw_under<1>(there && v < lanes, p + v * FROM_LANE).v[0];
     return raw;
 }
 
@@ -67,7 +67,7 @@ struct Fetch {
             if (EACH) {
 #pragma unroll
                 for (int k = 0; k < 8 * V; k += WIDTH) {
-                    const Pack<SRC, WIDTH> some = raw_if<WIDTH>(there && k / 8 < lanes && x + k % 8 < CELLS, p + (k / 8 * FROM_LANE + k % 8));
+                    const Pack<SRC, WIDTH> some = raw_under<WIDTH>(there && k / 8 < lanes && x + k % 8 < CELLS, p + (k / 8 * FROM_LANE + k % 8));
 #pragma unroll
                     for (int w = 0; w < WIDTH; ++w) raw[EACH ? (k + w) % 8 : 0].v[(k + w) / 8] = some.v[w];
                 }

@@ -79,6 +79,9 @@ class Host:
         self.launches: list[str] = []
         self._kernels: dict[tuple[str, str], Any] = {}
 
+    def is_current(self) -> bool:
+        return True
+
     def current(self) -> Any:
         return nullcontext()
 
@@ -105,10 +108,13 @@ class Host:
     def upload(self, table: Array) -> Any:
         return Held(np.ascontiguousarray(table))
 
-    def launch(self, kernel: Any, grid: int, block: int, shared: int, stream: int, arguments: bytes) -> None:
-        name, library = kernel
+    def ready(self, kernel: Any, grid: int, block: int, shared: int, arguments: Any) -> Any:
+        return kernel, ctypes.c_longlong(grid), ctypes.c_longlong(block), arguments
+
+    def launch(self, ready: Any, stream: int) -> None:
+        (name, library), grid, block, arguments = ready
         self.launches.append(name)
-        getattr(library, f"run_{name}")(ctypes.c_longlong(grid), ctypes.c_longlong(block), arguments)
+        getattr(library, f"run_{name}")(grid, block, arguments)
 
 
 class Held:

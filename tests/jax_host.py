@@ -105,10 +105,10 @@ class Device(gpu_host.Host):
         with self._one:
             return super().kernel(source, name, shared)
 
-    def launch(self, kernel: Any, grid: int, block: int, shared: int, stream: int, arguments: bytes) -> None:
+    def launch(self, ready: Any, stream: int) -> None:
         with self._one:
             self.streams.add(stream)
-            super().launch(kernel, grid, block, shared, stream, arguments)
+            super().launch(ready, stream)
 
 
 def compiled(text: str, folder: Path, name: str) -> Path:

@@ -122,6 +122,13 @@ class Call:
             operation.run(part, there, accumulate=accumulate, scratch=scratch)
         return framework.finish(result, source, held)
 
+    def device_launch(self, array: Any, out: Any) -> Any:
+        """What the call just made on these GPU arrays launches, for more of its kind; None if it does several things."""
+        framework = gpu_framework(array)
+        if framework is None or not self._is_whole() or 0 in self.result_shape:
+            return None
+        return self._on_gpu[0].bound(framework.describe(self.name, array), framework.describe("out", out))
+
     def _lazy_call(self, source: Any, out: Any, accumulate: bool, num_threads: int | None) -> Any:
         """The same on a Dask array: nothing is computed before the result is asked for."""
         if out is not None or accumulate is not False:

@@ -71,12 +71,13 @@ def is_channels_last(tensor: Tensor, axes: int) -> bool:
 class Bound:
     """A pooling, or its gradient, of tensors of one shape; `size` are the spatial sizes of the result."""
 
-    __slots__ = ("_quick", "_transposed", "call", "channels_last", "forwards", "shape", "size", "small", "spec")
+    __slots__ = ("_quick", "_transposed", "call", "channels_last", "forwards", "launches", "shape", "size", "small", "spec")
 
     def __init__(self, spec: str, shape: tuple[int, ...], size: tuple[int, ...], forwards: bool, channels_last: bool):
         self.spec, self.shape, self.size = spec, shape, size
         self.forwards, self.channels_last = forwards, channels_last
         self._quick: Any = None
+        self.launches: dict[Any, Any] = {}  # by how a CUDA tensor lies in memory
         self._transposed: Bound | None = None
         axes = len(size)
         lead, own = shape[:-axes], shape[-axes:]
@@ -159,21 +160,42 @@ def _written(tensor: Tensor) -> Tensor:
 
 
 def _on_cuda(bound: Bound, source: Tensor) -> Tensor:
-    """The result is allocated here: the engine's own would lie in memory as the source does, whatever was asked for."""
+    """The result is allocated here: the engine's own would lie in memory as the source does, whatever was asked for.
+
+    The first call of its kind goes through the core, which checks everything and plans; a later one whose tensor lies in memory
+    alike is launched at once, for in a small call every look-up shows.
+    """
     source = source.detach()
     if source.is_neg() or source._is_zerotensor():
         source = _written(source)
+    result = _place(bound, source)
+    place = source.data_ptr()
+    kind = (source.dtype, source.device, source.stride(), place % 16, torch._C._cuda_isCurrentStreamCapturing())
+    launch = bound.launches.get(kind)
+    if launch is None:
+        last = (source.movedim(1, -1), result.movedim(1, -1)) if bound.channels_last else (source, result)
+        bound.call(*last, False, None)
+        launch = bound.call.device_launch(*last)
+        if launch is not None:
+            bound.launches[kind] = launch
+        return result
+    try:
+        scratch = [torch.empty(size, dtype=torch.uint8, device=source.device) for size in launch.scratch]
+    except torch.cuda.OutOfMemoryError as short:
+        raise PoolGradMemoryError(f"{sum(launch.scratch)} bytes of scratch do not fit the device: {short}") from None
+    stream = torch._C._cuda_getCurrentRawStream(source.device.index)
+    launch.run([place, result.data_ptr(), *(piece.data_ptr() for piece in scratch)], stream)
+    return result
+
+
+def _place(bound: Bound, source: Tensor) -> Tensor:
+    """Memory for the result on the device, in the order that was asked for."""
     axes = len(bound.size)
     order = torch.contiguous_format
     if bound.channels_last:
         order = torch.channels_last if axes == 2 else torch.channels_last_3d
     shape = (*source.shape[:-axes], *bound.size)
     try:
-        result = torch.empty(shape, dtype=source.dtype, device=source.device, memory_format=order)
+        return torch.empty(shape, dtype=source.dtype, device=source.device, memory_format=order)
     except torch.cuda.OutOfMemoryError as short:
         raise PoolGradMemoryError(f"the result {shape} does not fit the device: {short}") from None
-    if bound.channels_last:
-        bound.call(source.movedim(1, -1), result.movedim(1, -1), False, None)
-    else:
-        bound.call(source, result, False, None)
-    return result

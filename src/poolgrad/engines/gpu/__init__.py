@@ -31,15 +31,25 @@ Scratch = Callable[[int], Any]
 
 
 def plan(
-    sums: Sums, source: DeviceArray, out: DeviceArray, spatial: tuple[int, ...], *, accumulate: bool, shared: int = MOST_SHARED
+    sums: Sums,
+    source: DeviceArray,
+    out: DeviceArray,
+    spatial: tuple[int, ...],
+    *,
+    accumulate: bool,
+    shared: int = MOST_SHARED,
+    captured: bool = False,
 ) -> Plan:
-    """The launches that sum `source` over the tables into `out`, on a device whose blocks may have `shared` bytes."""
+    """The launches that sum `source` over the tables into `out`, on a device whose blocks may have `shared` bytes.
+
+    A call that a graph captures is worth a kernel of its own, whatever its size.
+    """
     if 0 in out.shape:
         return Plan((), ())
     wide = np.dtype(np.float64 if source.dtype == np.float64 else np.float32)
     views = view_of(source, 0), view_of(out, 1)
     made = None
-    if 0 not in source.shape and views[1].size >= WORTH_WRITING:
+    if 0 not in source.shape and (captured or views[1].size >= WORTH_WRITING):
         made = written.plan(sums, *views, spatial, wide, accumulate, shared)
     return made or general.plan(sums, *views, spatial, wide, accumulate)
 
@@ -51,18 +61,24 @@ class Operation:
         self.sums, self.spatial = sums, spatial
         self._bound: dict[Any, Bound] = {}
 
-    def run(self, source: DeviceArray, out: DeviceArray, *, accumulate: bool, scratch: Scratch, device: Any = None) -> None:
-        """Launch on the stream of `out`. `scratch(bytes)` allocates on that stream; it returns an object with `pointer`."""
-        aligned = (source.pointer % 16, out.pointer % 16)
-        key = (source[1:5], out[1:5], aligned, accumulate)
+    def bound(self, source: DeviceArray, out: DeviceArray, accumulate: bool = False, device: Any = None) -> Bound:
+        """The call on arrays that lie like these, on the stream of `out`; a captured one is the graph's for good."""
+        if device is None:
+            from .driver import device as device_of
+
+            device = device_of(out.device)
+        captured = device.is_capturing(out.stream)
+        key = (source[1:5], out[1:5], source.pointer % 16, out.pointer % 16, accumulate, captured)
         bound = self._bound.get(key)
         if bound is None:
-            if device is None:
-                from .driver import device as device_of
+            options = {"accumulate": accumulate, "shared": device.shared, "captured": captured}
+            made = plan(self.sums, source, out, self.spatial, **options)
+            bound = self._bound[key] = Bound(made, device, captured)
+        return bound
 
-                device = device_of(out.device)
-            made = plan(self.sums, source, out, self.spatial, accumulate=accumulate, shared=device.shared)
-            bound = self._bound[key] = Bound(made, device)
+    def run(self, source: DeviceArray, out: DeviceArray, *, accumulate: bool, scratch: Scratch, device: Any = None) -> None:
+        """Launch on the stream of `out`. `scratch(bytes)` allocates on that stream; it returns an object with `pointer`."""
+        bound = self.bound(source, out, accumulate, device)
         held = [scratch(size) for size in bound.scratch]
         bound.run([source.pointer, out.pointer, *(piece.pointer for piece in held)], out.stream)
 

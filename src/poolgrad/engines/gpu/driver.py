@@ -140,19 +140,23 @@ class Device:
         """Bytes of shared memory that a block may have."""
         return self._attribute(SHARED)
 
-    @contextmanager
-    def current(self) -> Iterator[None]:
-        """The device's primary context, which every framework shares, is the thread's current one."""
+    def is_current(self) -> bool:
+        """Whether the device's primary context, which every framework shares, is the thread's current one."""
         now = ctypes.c_void_p()
         self._call("cuCtxGetCurrent", ctypes.byref(now))
-        if now.value == self._context.value:
+        return now.value == self._context.value
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Make it so for a while."""
+        if self.is_current():
             yield
             return
         self._call("cuCtxPushCurrent_v2", self._context)
         try:
             yield
         finally:
-            self._call("cuCtxPopCurrent_v2", ctypes.byref(now))
+            self._call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
 
     @contextmanager
     def _beside_captures(self) -> Iterator[None]:
@@ -180,6 +184,9 @@ class Device:
 
     def is_capturing(self, stream: int) -> bool:
         """Whether what is put on `stream` now goes into a graph."""
+        if not self.is_current():
+            with self.current():
+                return self.is_capturing(stream)
         status = ctypes.c_int()
         self._call("cuStreamIsCapturing", ctypes.c_void_p(stream), ctypes.byref(status))
         return status.value != 0
@@ -204,11 +211,15 @@ class Device:
         """A copy of `table` on the device, freed with the handle."""
         return Table(self, np.ascontiguousarray(table))
 
-    def launch(self, kernel: ctypes.c_void_p, grid: int, block: int, shared: int, stream: int, arguments: bytes) -> None:
-        size, packed = ctypes.c_size_t(len(arguments)), ctypes.c_char_p(arguments)
-        places = (ctypes.cast(packed, ctypes.c_void_p), LAUNCH_SIZE, ctypes.cast(ctypes.byref(size), ctypes.c_void_p), 0)
-        extra = (ctypes.c_void_p * 5)(LAUNCH_BUFFER, *places)
-        self._call("cuLaunchKernel", kernel, grid, 1, 1, block, 1, 1, shared, ctypes.c_void_p(stream), None, extra)
+    def ready(self, kernel: ctypes.c_void_p, grid: int, block: int, shared: int, arguments: Any) -> tuple[Any, ...]:
+        """A launch with everything but its stream. `arguments` is a buffer, read when it is launched."""
+        size = ctypes.c_size_t(len(arguments))
+        extra = (ctypes.c_void_p * 5)(LAUNCH_BUFFER, ctypes.addressof(arguments), LAUNCH_SIZE, ctypes.addressof(size), 0)
+        return (kernel, grid, 1, 1, block, 1, 1, shared), extra, (arguments, size)
+
+    def launch(self, ready: tuple[Any, ...], stream: int) -> None:
+        how, extra, _ = ready
+        self._call("cuLaunchKernel", *how, ctypes.c_void_p(stream), None, extra)
 
 
 class Table:

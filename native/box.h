@@ -66,6 +66,8 @@ private:
     void make_blocks(int64_t row, int64_t n, const char* source, A* to);
     // First axis, long intervals: every block, then sums of a group of columns, then its rows of the result.
     void run_long(const char* source, char* result);
+    // Such a group, n positions wide, straight into the result, if it lies well for that.
+    bool sum_into(Grid<const A> in, int64_t n, char* to);
     // Write positions i ... i+n-1 of the first axis: the sum of the blocks p. More than one only where K is 2.
     void emit(const A** p, int found, int64_t i, int64_t n, char* result);
     // Row r of a block in the result, and its divisor so far.

@@ -38,13 +38,13 @@ template <class A, int H, int W> PG_INLINE Vec<A> direct_sum(const DirectRun<A>&
 template <class A, int H, int W, bool TIMES, bool PAST> inline void direct_cells(const DirectRun<A>& run) {
     constexpr int64_t v = LANES<A>;
     const int64_t n = run.channels;
-    const Vec<A> by = splat(run.by);
+    const Vec<A> by = splat(run.by), inverse = splat(TIMES ? run.by : reciprocal(run.by));
     A* out = run.out;
     for (int64_t i = 0; i < run.cells; ++i, out += n) {
         const int64_t at = (run.lo[i] - run.first) * n;
         prefetch(reinterpret_cast<const char*>(run.rows[run.planes * H - 1] + at + W * n), NEWEST);
         auto put = [&](int64_t k) {
-            const Vec<A> s = direct_sum<A, H, W>(run, at + k), t = TIMES ? s * by : s / by;
+            const Vec<A> s = direct_sum<A, H, W>(run, at + k), t = TIMES ? s * by : quotient(s, by, inverse);
             if (PAST) stream(out + k, t); else store(out + k, t);
         };
         int64_t k = 0;

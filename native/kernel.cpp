@@ -34,7 +34,8 @@ template <class S> void Box<S>::run(const char* source, char* result, const int6
     for (int k = K - 2; k >= 1; --k) inner_[k] = (b_[k] - a_[k]) * inner_[k + 1];
     block_ = K == 2 ? inner_[1] : padded_row(inner_[1], int64_t(sizeof(A)));
     const Span w = plan_.divide_first ? need_[K - 1] : Span{a_[K - 1], b_[K - 1]};
-    divider_.begin(plan_, last.count.data() + w.a - (plan_.divide_first ? last.base : 0), w.b - w.a, channels_, divided_rows(plan_), at(plan_.scratch.divisors));
+    const Span whole = plan_.divide_first ? last.rows_needed(0, last.positions) : Span{0, last.positions};
+    divider_.begin(plan_, last.count.data() + w.a - (plan_.divide_first ? last.base : 0), w.a - whole.a, w.b - w.a, channels_);
     streaming_ = plan_.streaming && !plan_.gather;
     char* target = plan_.gather ? begin_gathering(result) : result;
     if (plan_.whole_images) run_images(source, target);
@@ -190,7 +191,10 @@ template <class S> void Box<S>::run_long(const char* source, char* result) {
     for (int64_t r = 0; r < inner_[1] / row_size; ++r)
         for (int64_t w = 0; w < width; w += columns) {
             const int64_t n = least(columns, width - w), elements = round_up(plan_.spread_late ? in_ : n * channels_, FEW_CHANNELS);
-            sum_long<A>(*program_[0], {ring_ + r * row_size + w * channels_, block_, 0}, {finished_, elements, 0}, elements, 1, sums_);
+            const Grid<const A> in{ring_ + r * row_size + w * channels_, block_, 0};
+            int64_t divisor = 1;
+            if (sum_into(in, n, row_place(r, result, divisor) + w * plan_.steps[K - 1].result_stride)) continue;
+            sum_long<A>(*program_[0], in, {finished_, elements, 0}, elements, 1, sums_);
             for (int64_t i = 0; i < rows; ++i) {
                 const A* row = finished_ + i * elements;
                 int64_t product = count_of_position(0, a_[0] + i);
@@ -198,6 +202,17 @@ template <class S> void Box<S>::run_long(const char* source, char* result) {
                 emit_rows(&row, 1, to + w * plan_.steps[K - 1].result_stride, 1, w, n, product);
             }
         }
+}
+
+template <class S> bool Box<S>::sum_into(Grid<const A> in, int64_t n, char* to) {
+    const int64_t elements = n * channels_, stride = plan_.steps[0].result_stride, unit = streaming_ ? LINE : int64_t(sizeof(A));
+    const Place place{n, plan_.steps[K - 1].result_stride, channels_, plan_.channel_result, int64_t(sizeof(S))};
+    if (sizeof(S) != sizeof(A) || !plan_.divide_first || plan_.spread_late || plan_.accumulate || !place.packed()) return false;
+    if (elements % FEW_CHANNELS || stride % unit || reinterpret_cast<uintptr_t>(to) % uintptr_t(unit)) return false;
+    const Grid<A> out{reinterpret_cast<A*>(to), stride / int64_t(sizeof(A)), 0};
+    if (streaming_) sum_long<A, true>(*program_[0], in, out, elements, 1, sums_);
+    else sum_long<A>(*program_[0], in, out, elements, 1, sums_);
+    return true;
 }
 
 template <class S> void Box<S>::emit(const A** p, int found, int64_t i, int64_t n, char* result) {
@@ -238,7 +253,7 @@ template <class S> void Box<S>::emit_rows(const A* const* p, int found, char* to
         row = spread_;
     }
     if (!plan_.divide_first) {
-        divider_.divide(row, divided_, product, w, rows * n);
+        divider_.divide(row, divided_, product, w, rows * n, AHEAD);
         row = divided_;
     }
     store_row<S>(row, to, place, plan_.accumulate, streaming_);

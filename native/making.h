@@ -58,7 +58,6 @@ template <class S> auto Box<S>::rows_in_place(int k, const char* from, int64_t n
 template <class S> void Box<S>::sum_packed(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to) {
     if (program_[K - 1]) {
         load_rows(k, row, n, product, source, row_in_, in_);
-        prefetch_rows(k, n, source);
         return sum_long<A>(*program_[K - 1], {row_in_, channels_, in_}, {to, channels_, inner_[K - 1]}, channels_, n, sums_);
     }
     for (int64_t r = 0; r < n; ++r) {
@@ -120,7 +119,8 @@ template <class S> void Box<S>::load_cells(const char* source, int64_t product, 
     if (!plan_.divide_first) return read_row<S>(from, place, to, end);
     const bool usable = sizeof(S) == sizeof(A) && place.packed() && is_aligned(from);
     if (!usable) read_row<S>(from, place, raw_, end);
-    divider_.divide(usable ? reinterpret_cast<const A*>(from) : raw_, to, product, w, n);
+    const bool cut = plan_.box[size_t(K - 1)] < plan_.axes[size_t(K - 1)]->positions;
+    divider_.divide(usable ? reinterpret_cast<const A*>(from) : raw_, to, product, w, n, cut ? plan_.steps[size_t(K - 2)].source_stride : AHEAD);
 }
 
 template <class S> auto Box<S>::place_of(int64_t n, int64_t rows) const -> Place {

@@ -7,7 +7,8 @@ namespace poolgrad {
 
 namespace {
 
-constexpr int64_t GOOD_SCRATCH = 5 << 20;   // bytes that stay in a core's own cache
+constexpr int64_t GOOD_RING = 5 << 18;        // bytes that stay in a core's own cache
+constexpr int64_t GOOD_SCRATCH = 5 << 20;     // bytes that stay in its part of the shared one
 constexpr int64_t MOST_SCRATCH = 6 << 20;
 constexpr int64_t TILE = 512;                 // columns of a long first axis summed and written at a time
 constexpr int64_t CHUNK = 576;               // elements made and written at a time
@@ -344,7 +345,6 @@ int64_t lay_out(Plan& p) {
     p.scratch.spread = take(p.spread_late || p.whole_images ? emitted : 0);
     p.scratch.divided = take(p.divide_first ? 0 : emitted);
     p.scratch.raw = take(p.divide_first ? in * (p.rows == Rows::woven ? p.batch : 1) : 0);
-    p.scratch.divisors = take(p.box_channels < FEW_CHANNELS ? (p.divide_first ? in : out) * divided_rows(p) + line : 0);
     p.tile = std::max(TILE, p.box_channels);
     p.chunk = std::max<int64_t>(1, CHUNK / p.box_channels);
     while (p.chunk * p.box_channels % line) ++p.chunk;
@@ -420,7 +420,8 @@ void choose_boxes(Plan& p, int64_t threads) {
     for (const Axis* axis : p.axes) p.box.push_back(std::max<int64_t>(1, axis->positions));
     p.box_channels = p.channel_source == size_of(p.dtype) ? p.channels : good_channels(p, p.whole_images ? IMAGES : APART);
     const double whole = work(p);
-    for (int64_t size = lay_out(p); size > GOOD_SCRATCH;) {
+    const int64_t good = p.axes[0]->is_long() ? GOOD_SCRATCH : GOOD_RING;  // a ring is read as often as an interval is long
+    for (int64_t size = lay_out(p); size > good;) {
         const double limit = size > MOST_SCRATCH ? 1e300 : whole * 1.3;
         if (!halve(p, limit, [&] { return lay_out(p) < size * 0.8; })) break;
         size = lay_out(p);
@@ -441,6 +442,24 @@ void find_constant_divisor(Plan& p) {
     }
     p.constant_divisor = true;
     p.divisor = product;
+}
+
+// Counts of the last axis as rows to divide by.
+template <class A> void fill_divisors(Plan& p) {
+    const Axis& axis = *p.axes.back();
+    const Span need = p.divide_first ? axis.rows_needed(0, axis.positions) : Span{0, axis.positions};
+    const int64_t *count = axis.count.data() + need.a - (p.divide_first ? axis.base : 0), *end = count + (need.b - need.a);
+    if (p.constant_divisor || p.channels >= FEW_CHANNELS || std::adjacent_find(count, end, std::not_equal_to<>()) == end) return;
+    p.most_count = *std::max_element(count, end);
+    if (p.most_count > EXACT_COUNT<A>) return;
+    const int64_t row = (end - count) * p.channels;
+    p.divisors_half = row * divided_rows(p);
+    p.divisors.resize(size_t(2 * p.divisors_half) * sizeof(A) + 64);  // the last vector may be read whole
+    A* to = reinterpret_cast<A*>(p.divisors.data());
+    for (int64_t k = 0; k < p.divisors_half; ++k) {
+        to[k] = A(count[k % row / p.channels]);
+        to[k + p.divisors_half] = A(1) / to[k];
+    }
 }
 
 void compile_programs(Plan& p) {
@@ -468,6 +487,8 @@ void finish_plan(Plan& p, int64_t threads, int64_t vector_bytes) {
     p.whole_images = sums_images(p);
     choose_boxes(p, threads);
     compile_programs(p);
+    if (p.dtype == Dtype::float64) fill_divisors<double>(p);
+    else fill_divisors<float>(p);
     p.channel_boxes = ceil_div(p.channels, p.box_channels);
     for (int k = 0; k < p.rank(); ++k) p.box_count *= ceil_div(p.axes[size_t(k)]->positions, p.box[size_t(k)]);
     p.tasks = p.image_count * p.channel_boxes * p.box_count;

@@ -59,7 +59,7 @@ struct Weave {
 // Offsets into a thread's scratch, in bytes.
 struct Scratch {
     size_t ring = 0, level[MAX_AXES] = {}, row_in = 0, row_out = 0, spread = 0, divided = 0, raw = 0, finished = 0, turned_in = 0, turned_out = 0,
-           sums = 0, divisors = 0, total = 0;
+           sums = 0, total = 0;
 };
 
 struct Plan {
@@ -87,6 +87,11 @@ struct Plan {
     std::vector<std::vector<Program>> programs;  // [axis][box], for the long axes
     Scratch scratch;
 
+    // Few channels, and counts that differ along the last axis: as many rows of them as may be divided as one, as accumulators, and
+    // `divisors_half` elements further on their reciprocals.
+    std::vector<char> divisors;
+    int64_t divisors_half = 0, most_count = 1;
+
     int64_t source_bytes = 0;                 // from the source's first element to the end of its last; 0: not known
     bool packed_rows = false;                 // whole rows of a box follow each other in scratch and in the result
 
@@ -94,6 +99,9 @@ struct Plan {
 
     int rank() const { return int(axes.size()); }
 };
+
+// Whole numbers up to this are accumulators.
+template <class A> constexpr int64_t EXACT_COUNT = sizeof(A) == 4 ? int64_t(1) << 24 : int64_t(1) << 53;
 
 // Rows that may be divided as one.
 inline int64_t divided_rows(const Plan& p) { return !p.divide_first ? p.run_rows : p.rows == Rows::woven ? p.batch : 1; }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "convert.h"
+#include "quotient.h"
 #include "sums.h"
 
 namespace poolgrad {
@@ -56,10 +57,11 @@ template <class S, class A> inline void read_row(const char* from, const Place& 
 // aligned to a line and n a whole number of lines.
 enum Finish { AS_IS, TIMES, OVER, OVER_ROW };  // OVER_ROW: element by element, `by` times a row that comes after those added
 
-template <class A, int R, int FINISH> PG_INLINE Vec<A> finished(const A* const* p, int64_t k, Vec<A> by) {
+template <class A, int R, int FINISH> PG_INLINE Vec<A> finished(const A* const* p, int64_t k, Vec<A> by, Vec<A> inverse) {
     const Vec<A> s = add_at<A, R>(p, k);
     if constexpr (FINISH == OVER_ROW) return s / (by * load(p[R] + k));
-    return FINISH == AS_IS ? s : FINISH == TIMES ? s * by : s / by;
+    if constexpr (FINISH == OVER) return quotient(s, by, inverse);
+    return FINISH == AS_IS ? s : s * by;
 }
 
 template <class S, class A, int R, int FINISH, bool PAST> inline void write_sum(char* out, const A* const* in, int64_t n, A by) {
@@ -67,10 +69,10 @@ template <class S, class A, int R, int FINISH, bool PAST> inline void write_sum(
     constexpr int ROWS = R + (FINISH == OVER_ROW);
     const A* p[ROWS];
     for (int r = 0; r < ROWS; ++r) p[r] = in[r];
-    const Vec<A> d = splat(by);
+    const Vec<A> d = splat(by), inverse = splat(FINISH == OVER ? reciprocal(by) : by);
     auto vectors = [&](int64_t k) {
-        Vec<A> x = finished<A, R, FINISH>(p, k, d);
-        if constexpr (per == 2) x = narrow_pair<S>(x, finished<A, R, FINISH>(p, k + v, d));
+        Vec<A> x = finished<A, R, FINISH>(p, k, d, inverse);
+        if constexpr (per == 2) x = narrow_pair<S>(x, finished<A, R, FINISH>(p, k + v, d, inverse));
         return x;
     };
     int64_t k = 0;
@@ -155,12 +157,13 @@ template <class S, class A> inline void store_row(const A* from, char* to, const
     }
 }
 
-// out[k] = function(in[k], k) by vectors; the last one overlaps its neighbour. Arrays must lie apart.
-template <class A, class F> inline void map_vectors(const A* in, A* out, int64_t n, F function) {
+// out[k] = function(in[k], k) by vectors; the last one overlaps its neighbour. Arrays must lie apart. What lies `ahead` bytes
+// further on is asked for.
+template <class A, class F> inline void map_vectors(const A* in, A* out, int64_t n, int64_t ahead, F function) {
     constexpr int64_t v = LANES<A>;
     int64_t k = 0;
     for (; k + v <= n; k += v) {
-        prefetch(reinterpret_cast<const char*>(in + k) + AHEAD, 1);
+        prefetch(reinterpret_cast<const char*>(in + k) + ahead, 1);
         store(out + k, function(load(in + k), k));
     }
     if (k == n) return;
@@ -173,44 +176,39 @@ template <class A, class F> inline void map_vectors(const A* in, A* out, int64_t
 }
 
 // out = in / d, correctly rounded; a power of two has an exact reciprocal.
-template <class A> inline void divide_run(const A* in, A* out, int64_t n, int64_t d) {
+template <class A> inline void divide_run(const A* in, A* out, int64_t n, int64_t d, int64_t ahead) {
     if (is_power_of_two(d)) {
         const Vec<A> by = splat(A(1) / A(d));
-        map_vectors(in, out, n, [&](Vec<A> x, int64_t) { return x * by; });
+        map_vectors(in, out, n, ahead, [&](Vec<A> x, int64_t) { return x * by; });
     } else {
-        const Vec<A> by = splat(A(d));
-        map_vectors(in, out, n, [&](Vec<A> x, int64_t) { return x / by; });
+        const Vec<A> by = splat(A(d)), r = splat(reciprocal(A(d)));
+        map_vectors(in, out, n, ahead, [&](Vec<A> x, int64_t) { return quotient(x, by, r); });
     }
 }
 
 // Divides rows by the counts of the last axis times the product of the others. With few channels, where the counts
-// differ along the row, they are kept as a row of accumulators: a product of two integers that the accumulator holds
+// differ along the row, the plan has them and their reciprocals as rows of accumulators: a product of two integers that the accumulator holds
 // exactly is rounded once, as the contract asks.
 template <class A> class Divider {
 public:
-    // Up to `rows` rows that follow each other may be divided at once.
-    void begin(const Plan& plan, const int64_t* count, int64_t n, int64_t channels, int64_t rows, A* scratch) {
-        plan_ = &plan; count_ = count; n_ = n; c_ = channels; counts_ = scratch;
-        bool changes = false, exact = true;
-        if (!plan.constant_divisor)
-            for (int64_t i = 0; i < n; ++i) { changes |= count[i] != count[0]; exact &= count[i] <= EXACT; }
-        by_row_ = changes && exact && channels < FEW_CHANNELS;
-        if (!by_row_) return;
-        for (int64_t i = 0; i < n; ++i) for (int64_t j = 0; j < channels; ++j) scratch[i * channels + j] = A(count[i]);
-        for (int64_t r = 1; r < rows; ++r) std::memcpy(scratch + r * n * channels, scratch, size_t(n * channels) * sizeof(A));
+    // `count` are the counts of n positions of the last axis, from the plan's position `first` on.
+    void begin(const Plan& plan, const int64_t* count, int64_t first, int64_t n, int64_t channels) {
+        plan_ = &plan; count_ = count; n_ = n; c_ = channels;
+        counts_ = plan.divisors.empty() ? nullptr : reinterpret_cast<const A*>(plan.divisors.data()) + first * channels;
+        inverse_ = counts_ + plan.divisors_half;
     }
 
     // Positions w ... w+n-1 of a row, which lie at `in`; `out` lies apart.
-    void divide(const A* in, A* out, int64_t product, int64_t w, int64_t n) const {
-        if (plan_->constant_divisor) return divide_run(in, out, n * c_, plan_->divisor);
-        if (by_row_ && product <= EXACT) {
-            const Vec<A> by = splat(A(product));
-            const A* counts = counts_ + w * c_;
-            return map_vectors(in, out, n * c_, [&](Vec<A> x, int64_t k) { return x / (by * load(counts + k)); });
+    void divide(const A* in, A* out, int64_t product, int64_t w, int64_t n, int64_t ahead) const {
+        if (plan_->constant_divisor) return divide_run(in, out, n * c_, plan_->divisor, ahead);
+        if (counts_ && product <= EXACT) {
+            const Vec<A> by = splat(A(product)), r = splat(reciprocal(A(product <= WHOLE / plan_->most_count ? product : 0)));
+            const A *counts = counts_ + w * c_, *inverse = inverse_ + w * c_;
+            return map_vectors(in, out, n * c_, ahead, [&](Vec<A> x, int64_t k) { return quotient(x, by * load(counts + k), r * load(inverse + k)); });
         }
         for (int64_t i = w, j; i < w + n; i = j) {
             for (j = i + 1; j < w + n && count_[j % n_] == count_[i % n_];) ++j;
-            divide_run(in + (i - w) * c_, out + (i - w) * c_, (j - i) * c_, product * count_[i % n_]);
+            divide_run(in + (i - w) * c_, out + (i - w) * c_, (j - i) * c_, product * count_[i % n_], ahead);
         }
     }
 
@@ -223,14 +221,14 @@ public:
     }
 
     // The counts of positions w, w+1, ... as a row to divide by, where the product may be multiplied with them.
-    const A* row(int64_t product, int64_t w) const { return by_row_ && product <= EXACT ? counts_ + w * c_ : nullptr; }
+    const A* row(int64_t product, int64_t w) const { return counts_ && product <= EXACT ? counts_ + w * c_ : nullptr; }
 
-    bool by_row() const { return by_row_; }
+    bool by_row() const { return counts_; }
 
 private:
-    static constexpr int64_t EXACT = sizeof(A) == 4 ? int64_t(1) << 24 : int64_t(1) << 53;
+    static constexpr int64_t EXACT = EXACT_COUNT<A>;
 
-    const Plan* plan_; const int64_t* count_; int64_t n_, c_; A* counts_; bool by_row_;
+    const Plan* plan_; const int64_t* count_; int64_t n_, c_; const A *counts_, *inverse_;
 };
 
 }  // namespace PG_ISA

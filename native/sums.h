@@ -66,6 +66,7 @@ template <class A, int WIDE, int LINES, int J = 0> struct Columns {
     PG_INLINE void add(const Columns& c) { x = x + c.x; rest.add(c.rest); }
     PG_INLINE void zero() { x = splat(A(0)); rest.zero(); }
     PG_INLINE void write(A* p, int64_t gap) const { store(p + at(gap), x); rest.write(p, gap); }
+    PG_INLINE void pass_on(A* p) const { stream(p + at(0), x); rest.pass_on(p); }
 };
 
 template <class A, int WIDE, int LINES> struct Columns<A, WIDE, LINES, -1> {
@@ -74,6 +75,7 @@ template <class A, int WIDE, int LINES> struct Columns<A, WIDE, LINES, -1> {
     PG_INLINE void add(const Columns&) {}
     PG_INLINE void zero() {}
     PG_INLINE void write(A*, int64_t) const {}
+    PG_INLINE void pass_on(A*) const {}
 };
 
 // Where rows lie that a program reads and writes; lines are `gap` apart.
@@ -99,7 +101,21 @@ PG_INLINE void sum_terms(C& x, int32_t count, const int32_t* terms, const Grid<c
     for (int32_t r = 1; r < count; ++r) add_term(x, terms[r], in, scratch);
 }
 
-template <class A, int WIDE, int LINES>
+constexpr int64_t AHEAD_VECTORS = 8;  // columns that are asked for ahead, where what a program makes goes past the caches
+
+template <bool PAST, class C, class A> PG_INLINE void step(C& head, int32_t term, bool begins, const Grid<const A>& in, const A* scratch) {
+    if (begins) read_term<C, A>(head, term, in, scratch);
+    else add_term<C, A>(head, term, in, scratch);
+    if (PAST) prefetch(reinterpret_cast<const char*>(in.at + term * in.stride) + AHEAD_VECTORS * VECTOR_BYTES, C::SIZE * int64_t(sizeof(A)));
+}
+
+// PAST: one line, past the caches.
+template <bool PAST, class C, class A> PG_INLINE void put(const C& x, int32_t position, const Grid<A>& out) {
+    if constexpr (PAST) x.pass_on(out.at + position * out.stride);
+    else x.write(out.at + position * out.stride, out.gap);
+}
+
+template <class A, int WIDE, int LINES, bool PAST>
 inline void run_program(const Program& program, const Grid<const A>& in, const Grid<A>& out, A* scratch) {
     using C = Columns<A, WIDE, LINES>;
     const int32_t *c = program.code.data(), *end = c + program.code.size();
@@ -122,35 +138,33 @@ inline void run_program(const Program& program, const Grid<const A>& in, const G
             break;
         }
         case HEAD:
-            if (c[2]) read_term<C, A>(head, c[1], in, scratch);
-            else add_term<C, A>(head, c[1], in, scratch);
+            step<PAST, C, A>(head, c[1], c[2], in, scratch);
             if (c[3] >= 0) head.write(scratch + int64_t(c[3]) * C::SIZE, C::PACKED);
             c += 4;
             break;
         case PUT:
             sum_terms<C, A>(x, c[2], c + 3, in, scratch);
-            x.write(out.at + c[1] * out.stride, out.gap);
+            put<PAST>(x, c[1], out);
             c += 3 + c[2];
             break;
         default: {  // PUT_HEAD
-            if (c[3]) read_term<C, A>(head, c[2], in, scratch);
-            else if (c[2] >= 0) add_term<C, A>(head, c[2], in, scratch);
-            A* to = out.at + c[1] * out.stride;
+            if (c[2] >= 0) step<PAST, C, A>(head, c[2], c[3], in, scratch);
             if (c[4] == 0) {
-                head.write(to, out.gap);
+                put<PAST>(head, c[1], out);
             } else {
                 read_term<C, A>(x, c[5], in, scratch);
                 if (c[4] == 2) add_term<C, A>(x, c[6], in, scratch);
                 x.add(head);
-                x.write(to, out.gap);
+                put<PAST>(x, c[1], out);
             }
             c += 5 + c[4];
         }
     }
 }
 
-// Sums of an axis with long intervals: n columns, at least a vector of them, of each of `lines` lines.
-template <class A>
+// Sums of an axis with long intervals: n columns, at least a vector of them, of each of `lines` lines. PAST: one line of whole
+// vectors, written past the caches.
+template <class A, bool PAST = false>
 inline void sum_long(const Program& program, Grid<const A> in, Grid<A> out, int64_t n, int64_t lines, A* scratch) {
     constexpr int64_t v = LANES<A>;
     constexpr int MANY = VECTOR_BYTES == 64 ? 8 : 4;  // two sets of these must fit the registers
@@ -158,12 +172,12 @@ inline void sum_long(const Program& program, Grid<const A> in, Grid<A> out, int6
         int64_t c = 0, done = 1;
         auto run = [&](auto columns, int64_t at) {
             constexpr int wide = decltype(columns)::PACKED / v, of = decltype(columns)::N / wide;
-            run_program<A, wide, of>(program, {in.at + at, in.stride, in.gap}, {out.at + at, out.stride, out.gap}, scratch);
+            run_program<A, wide, of, PAST && of == 1>(program, {in.at + at, in.stride, in.gap}, {out.at + at, out.stride, out.gap}, scratch);
         };
-        if (n == v && lines >= MANY) {
+        if (!PAST && n == v && lines >= MANY) {
             run(Columns<A, 1, MANY>{}, 0);
             done = MANY;
-        } else if (n == 2 * v && lines >= MANY / 2) {
+        } else if (!PAST && n == 2 * v && lines >= MANY / 2) {
             run(Columns<A, 2, MANY / 2>{}, 0);
             done = MANY / 2;
         } else {

@@ -91,6 +91,42 @@ def test_zeros_are_the_oracles(forwards: bool, pool: Pool, data: st.DataObject, 
     support.assert_same_bits(run(pool, source, layout=layout), oracle(pool, source, layout))
 
 
+def hard_to_divide(dtype: np.dtype[Any], d: int) -> Any:
+    """Numbers whose quotient by d lies next to the middle between two others; any bits; both zeros; numbers next to subnormal."""
+    rng, bits = np.random.default_rng(d), np.finfo(dtype).nmant + 1
+    middles = 2 * rng.integers(2 ** (bits - 1), 2**bits, 3000) + 1
+    near = np.array([float(int(m) * d) for m in middles]).astype(dtype)
+    near = np.concatenate([near, np.nextafter(near, dtype.type(0)), np.nextafter(near, dtype.type(inf))])
+    wild = rng.integers(0, 256, 3000 * dtype.itemsize, dtype=np.uint8).view(dtype)
+    least = np.finfo(dtype).tiny * dtype.type(d)
+    small = least * rng.random(3000, dtype=dtype.type) * 2
+    values = np.concatenate([near, -near, wild, small, np.zeros(99, dtype), -np.zeros(99, dtype)])
+    return rng.permutation(values)
+
+
+@pytest.mark.parametrize("dtype", [np.dtype(np.float32), np.dtype(np.float64)], ids=str)
+@pytest.mark.parametrize("divisor", [3, 7, 9, 49, 225, 729, 3969, 65535, 65536, 65537, 2**24 + 2, 2**62 + 1, -9])
+def test_quotients_are_correctly_rounded(divisor: int, dtype: np.dtype[Any]) -> None:
+    dy = hard_to_divide(dtype, abs(divisor))
+    with np.errstate(all="ignore"):
+        want = dy / dtype.type(divisor)
+    pool = Pool((Axis.regular(len(dy), 1),), divisor)
+    for run in (poolgrad.gradient, poolgrad.forward):
+        support.assert_same_bits(run(pool, dy, layout="L"), want)
+        support.assert_same_bits(run(pool, dy[:, None].repeat(32, 1), layout="LC"), want[:, None].repeat(32, 1))
+
+
+@pytest.mark.parametrize("dtype", [np.dtype(np.float32), np.dtype(np.float64)], ids=str)
+@pytest.mark.parametrize("size", [3, 15, 63, 257])
+def test_quotients_by_counts_that_differ(size: int, dtype: np.dtype[Any]) -> None:
+    """A padded window has another count in every column near an edge; with few channels they are divided as one row."""
+    pool = Pool((Axis.regular(size, size, stride=1, padding="same"), Axis.regular(size, size, stride=1, padding="same")))
+    dy = np.resize(hard_to_divide(dtype, size * size), (2, 3, size, size))
+    support.assert_same_bits(
+        support.compute("native", pool, dy, "NCHW", forwards=False), support.compute("numpy", pool, dy, "NCHW", forwards=False)
+    )
+
+
 @pytest.mark.parametrize("name", ["numpy", "native"])
 @pytest.mark.parametrize("divisor", [None, 3])
 def test_empty_windows_are_plus_zero(name: str, divisor: int | None) -> None:

@@ -1,0 +1,43 @@
+// x / d, correctly rounded, without the division instruction, which takes as long as moving the element through memory.
+//
+// d is a whole number from 1 to WHOLE = 2^16, r is 1/d within four units of the last place. q = x*r is then within 5 ulp of
+// x/d, so q*d - x is a multiple of q's ulp below 2^20 of them: one fused operation gives it exactly. Subtracting r times that
+// from q, in one rounding, errs by less than 2^-19 ulp before it is rounded. x/d is never half-way between two numbers, nor
+// nearer to that than 1/2d >= 2^-17 ulp: the rounding is the right one. Zeros keep their signs. What remains, a q that is
+// subnormal (its ulp is not its own), infinite or not a number, is divided plainly.
+#pragma once
+
+#include <limits>
+
+#include "simd.h"
+
+namespace poolgrad {
+namespace PG_ISA {
+
+constexpr int64_t WHOLE = 1 << 16;
+
+// What `quotient` multiplies with: 1/d, or, where d is not from 1 to WHOLE, what makes it divide plainly.
+template <class A> inline A reciprocal(A d) {
+    constexpr A none = std::numeric_limits<A>::quiet_NaN();
+    return d > 0 && d <= A(WHOLE) ? 1 / d : none;
+}
+
+#if defined(__AVX512DQ__)
+constexpr int NOT_NORMAL = 0xb9;  // any NaN, either infinity, subnormal
+
+PG_INLINE Vec<float> quotient(Vec<float> x, Vec<float> d, Vec<float> r) {
+    const Vec<float> q = x * r;
+    if (_mm512_fpclass_ps_mask((__m512)q, NOT_NORMAL)) return x / d;
+    return (Vec<float>)_mm512_fnmadd_ps(_mm512_fmsub_ps((__m512)q, (__m512)d, (__m512)x), (__m512)r, (__m512)q);
+}
+PG_INLINE Vec<double> quotient(Vec<double> x, Vec<double> d, Vec<double> r) {
+    const Vec<double> q = x * r;
+    if (_mm512_fpclass_pd_mask((__m512d)q, NOT_NORMAL)) return x / d;
+    return (Vec<double>)_mm512_fnmadd_pd(_mm512_fmsub_pd((__m512d)q, (__m512d)d, (__m512d)x), (__m512d)r, (__m512d)q);
+}
+#else
+template <class V> PG_INLINE V quotient(V x, V d, V) { return x / d; }
+#endif
+
+}  // namespace PG_ISA
+}  // namespace poolgrad

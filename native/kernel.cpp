@@ -185,7 +185,9 @@ template <class S> void Box<S>::make_blocks(int64_t row, int64_t n, const char* 
 }
 
 template <class S> void Box<S>::run_long(const char* source, char* result) {
-    const int64_t width = b_[K - 1] - a_[K - 1], row_size = inner_[K - 1], rows = b_[0] - a_[0];
+    // Rows that follow each other in scratch and in the result are one.
+    const bool one = K == 3 && plan_.packed_rows && plan_.divide_first && !plan_.spread_late;
+    const int64_t row_size = one ? inner_[1] : inner_[K - 1], width = one ? row_size / channels_ : b_[K - 1] - a_[K - 1], rows = b_[0] - a_[0];
     make_blocks(need_[0].a, need_[0].b - need_[0].a, source, ring_);
     const int64_t columns = plan_.spread_late ? width : most(1, plan_.tile / channels_);
     for (int64_t r = 0; r < inner_[1] / row_size; ++r)

@@ -454,8 +454,8 @@ template <class A> void fill_divisors(Plan& p) {
     if (p.most_count > EXACT_COUNT<A>) return;
     const int64_t row = (end - count) * p.channels;
     p.divisors_half = row * divided_rows(p);
-    p.divisors.resize(size_t(2 * p.divisors_half) * sizeof(A) + 64);  // the last vector may be read whole
-    A* to = reinterpret_cast<A*>(p.divisors.data());
+    p.divisors.resize(size_t(2 * p.divisors_half) * sizeof(A) + 128);  // room to begin with a line, and to read the last vector whole
+    A* to = const_cast<A*>(p.divisor_rows<A>());
     for (int64_t k = 0; k < p.divisors_half; ++k) {
         to[k] = A(count[k % row / p.channels]);
         to[k + p.divisors_half] = A(1) / to[k];

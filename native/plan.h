@@ -98,6 +98,11 @@ struct Plan {
     int64_t image_count = 1, channel_boxes = 1, box_count = 1, tasks = 1;
 
     int rank() const { return int(axes.size()); }
+
+    // `divisors`, from a line's beginning on.
+    template <class A> const A* divisor_rows() const {
+        return divisors.empty() ? nullptr : reinterpret_cast<const A*>((reinterpret_cast<uintptr_t>(divisors.data()) + 63) / 64 * 64);
+    }
 };
 
 // Whole numbers up to this are accumulators.

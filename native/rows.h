@@ -187,19 +187,19 @@ template <class A> inline void divide_run(const A* in, A* out, int64_t n, int64_
 }
 
 // Divides rows by the counts of the last axis times the product of the others. With few channels, where the counts
-// differ along the row, the plan has them and their reciprocals as rows of accumulators: a product of two integers that the accumulator holds
-// exactly is rounded once, as the contract asks.
+// differ along the row, the plan has them and their reciprocals as rows of accumulators: a product of two integers that the
+// accumulator holds exactly is rounded once, as the contract asks.
 template <class A> class Divider {
 public:
     // `count` are the counts of n positions of the last axis, from the plan's position `first` on.
     void begin(const Plan& plan, const int64_t* count, int64_t first, int64_t n, int64_t channels) {
         plan_ = &plan; count_ = count; n_ = n; c_ = channels;
-        counts_ = plan.divisors.empty() ? nullptr : reinterpret_cast<const A*>(plan.divisors.data()) + first * channels;
+        counts_ = plan.divisors.empty() ? nullptr : plan.divisor_rows<A>() + first * channels;
         inverse_ = counts_ + plan.divisors_half;
     }
 
     // Positions w ... w+n-1 of a row, which lie at `in`; `out` lies apart.
-    void divide(const A* in, A* out, int64_t product, int64_t w, int64_t n, int64_t ahead) const {
+    PG_INLINE void divide(const A* in, A* out, int64_t product, int64_t w, int64_t n, int64_t ahead) const {
         if (plan_->constant_divisor) return divide_run(in, out, n * c_, plan_->divisor, ahead);
         if (counts_ && product <= EXACT) {
             const Vec<A> by = splat(A(product)), r = splat(reciprocal(A(product <= WHOLE / plan_->most_count ? product : 0)));

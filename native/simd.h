@@ -106,7 +106,7 @@ template <class A> constexpr int SQUARE = sizeof(A) == 4 ? 8 : 4;
 typedef float F8 __attribute__((vector_size(32)));
 typedef double D4 __attribute__((vector_size(32)));
 
-inline void transpose_square(const float* in, int64_t is, float* out, int64_t os) {
+PG_INLINE void transpose_square(const float* in, int64_t is, float* out, int64_t os) {
     F8 a[8], b[8];
     for (int r = 0; r < 8; ++r) std::memcpy(&a[r], in + r * is, 32);
     for (int r = 0; r < 8; r += 2) {
@@ -126,7 +126,7 @@ inline void transpose_square(const float* in, int64_t is, float* out, int64_t os
     }
 }
 
-inline void transpose_square(const double* in, int64_t is, double* out, int64_t os) {
+PG_INLINE void transpose_square(const double* in, int64_t is, double* out, int64_t os) {
     D4 a[4], b[4];
     for (int r = 0; r < 4; ++r) std::memcpy(&a[r], in + r * is, 32);
     for (int r = 0; r < 4; r += 2) {
@@ -141,7 +141,7 @@ inline void transpose_square(const double* in, int64_t is, double* out, int64_t 
     }
 }
 #else
-template <class A> inline void transpose_square(const A* in, int64_t is, A* out, int64_t os) {
+template <class A> PG_INLINE void transpose_square(const A* in, int64_t is, A* out, int64_t os) {
     for (int r = 0; r < SQUARE<A>; ++r)
         for (int c = 0; c < SQUARE<A>; ++c) out[c * os + r] = in[r * is + c];
 }

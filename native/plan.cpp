@@ -420,7 +420,8 @@ void choose_boxes(Plan& p, int64_t threads) {
     for (const Axis* axis : p.axes) p.box.push_back(std::max<int64_t>(1, axis->positions));
     p.box_channels = p.channel_source == size_of(p.dtype) ? p.channels : good_channels(p, p.whole_images ? IMAGES : APART);
     const double whole = work(p);
-    const int64_t good = p.axes[0]->is_long() ? GOOD_SCRATCH : GOOD_RING;  // a ring is read as often as an interval is long
+    // A gradient's ring is read as often as an interval is long; a forward pass reads its source in place, best in large boxes.
+    const int64_t good = p.divide_first && !p.axes[0]->is_long() ? GOOD_RING : GOOD_SCRATCH;
     for (int64_t size = lay_out(p); size > good;) {
         const double limit = size > MOST_SCRATCH ? 1e300 : whole * 1.3;
         if (!halve(p, limit, [&] { return lay_out(p) < size * 0.8; })) break;

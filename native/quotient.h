@@ -1,4 +1,4 @@
-// x / d, correctly rounded, without the division instruction, which takes as long as moving the element through memory.
+// x / d, correctly rounded, without the division instruction, which takes as long as six additions.
 //
 // d is a whole number from 1 to WHOLE = 2^16, r is 1/d within four units of the last place. q = x*r is then within 5 ulp of
 // x/d, so q*d - x is a multiple of q's ulp below 2^20 of them: one fused operation gives it exactly. Subtracting r times that
@@ -22,21 +22,15 @@ template <class A> inline A reciprocal(A d) {
     return d > 0 && d <= A(WHOLE) ? 1 / d : none;
 }
 
-#if defined(__AVX512DQ__)
-constexpr int NOT_NORMAL = 0xb9;  // any NaN, either infinity, subnormal
+template <class V> PG_INLINE V quotient(V x, V d, V) { return x / d; }
 
+#if defined(__AVX512DQ__)  // and for double nothing is gained
 PG_INLINE Vec<float> quotient(Vec<float> x, Vec<float> d, Vec<float> r) {
+    constexpr int NOT_NORMAL = 0xb9;  // any NaN, either infinity, subnormal
     const Vec<float> q = x * r;
     if (_mm512_fpclass_ps_mask((__m512)q, NOT_NORMAL)) return x / d;
     return (Vec<float>)_mm512_fnmadd_ps(_mm512_fmsub_ps((__m512)q, (__m512)d, (__m512)x), (__m512)r, (__m512)q);
 }
-PG_INLINE Vec<double> quotient(Vec<double> x, Vec<double> d, Vec<double> r) {
-    const Vec<double> q = x * r;
-    if (_mm512_fpclass_pd_mask((__m512d)q, NOT_NORMAL)) return x / d;
-    return (Vec<double>)_mm512_fnmadd_pd(_mm512_fmsub_pd((__m512d)q, (__m512d)d, (__m512d)x), (__m512d)r, (__m512d)q);
-}
-#else
-template <class V> PG_INLINE V quotient(V x, V d, V) { return x / d; }
 #endif
 
 }  // namespace PG_ISA

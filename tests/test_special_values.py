@@ -92,7 +92,7 @@ def test_zeros_are_the_oracles(forwards: bool, pool: Pool, data: st.DataObject, 
 
 
 def hard_to_divide(dtype: np.dtype[Any], d: int) -> Any:
-    """Numbers whose quotient by d lies next to the middle between two others; any bits; both zeros; numbers next to subnormal."""
+    """Quotients by d next to the middle between two numbers; any bits; both zeros; subnormal quotients, some half-way."""
     rng, bits = np.random.default_rng(d), np.finfo(dtype).nmant + 1
     middles = 2 * rng.integers(2 ** (bits - 1), 2**bits, 3000) + 1
     near = np.array([float(int(m) * d) for m in middles]).astype(dtype)
@@ -100,12 +100,13 @@ def hard_to_divide(dtype: np.dtype[Any], d: int) -> Any:
     wild = rng.integers(0, 256, 3000 * dtype.itemsize, dtype=np.uint8).view(dtype)
     least = np.finfo(dtype).tiny * dtype.type(d)
     small = least * rng.random(3000, dtype=dtype.type) * 2
-    values = np.concatenate([near, -near, wild, small, np.zeros(99, dtype), -np.zeros(99, dtype)])
+    ties = np.arange(1, 2001, 2).astype(dtype) * dtype.type(d / 2) * np.finfo(dtype).smallest_subnormal  # of an even d
+    values = np.concatenate([near, -near, wild, small, ties, np.zeros(99, dtype), -np.zeros(99, dtype)])
     return rng.permutation(values)
 
 
 @pytest.mark.parametrize("dtype", [np.dtype(np.float32), np.dtype(np.float64)], ids=str)
-@pytest.mark.parametrize("divisor", [3, 7, 9, 49, 225, 729, 3969, 65535, 65536, 65537, 2**24 + 2, 2**62 + 1, -9])
+@pytest.mark.parametrize("divisor", [3, 6, 7, 9, 36, 49, 225, 729, 3969, 65535, 65536, 65537, 2**24 + 2, 2**62 + 1, -9])
 def test_quotients_are_correctly_rounded(divisor: int, dtype: np.dtype[Any]) -> None:
     dy = hard_to_divide(dtype, abs(divisor))
     with np.errstate(all="ignore"):

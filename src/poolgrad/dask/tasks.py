@@ -1,12 +1,15 @@
 """What Dask's workers compute: a halo, and a result chunk from its home chunk and its halos.
 
 A result chunk is computed from the home chunk where it lies, without a copy; then its rims, which need more than that, from
-small boxes put together of all pieces. The bits do not depend on how a result is cut, so these are the bits of one call.
+small boxes put together of all pieces, in memory that each thread keeps: a worker's `malloc` gives freed memory back at once
+(its nanny sets MALLOC_TRIM_THRESHOLD_), and the page faults of fresh boxes would cost more than the sums over them. The bits
+do not depend on how a result is cut, so these are the bits of one call.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 import zlib
 from functools import lru_cache
 from math import prod
@@ -28,6 +31,11 @@ __all__ = ["Job", "halo", "landing", "pooled"]
 
 Array = npt.NDArray[Any]
 Column = tuple[str, bytes]
+
+MOST_KEPT = 8 << 20
+"""Bytes of each kind of scratch that a thread keeps; larger boxes get memory of their own."""
+
+_kept = threading.local()
 
 
 class Job:
@@ -62,8 +70,8 @@ def _unpacked(axes: tuple[Any, ...], divisor: int | None, layout: str, forwards:
 def halo(job: Job, box: Box, boxes: tuple[Box, ...], *arrays: Array) -> Array:
     """A copy of `box`, so that the chunks it is cut from can be let go."""
     _check(job, boxes, arrays)
-    part = _gathered(job.spatial, box, boxes, arrays)
-    return part.copy() if part.base is not None else part
+    part: Array = _gathered(job.spatial, box, boxes, arrays).copy()
+    return part
 
 
 def landing(part: Array, home: Array) -> Array:
@@ -83,16 +91,17 @@ def pooled(job: Job, made: Box, shape: tuple[int, ...], boxes: tuple[Box, ...], 
         return _exactly(job, made, boxes, arrays)
     result = _from_home(job, made, shape, boxes[0], arrays[0])
     for rim in rims:
-        _view(result, job.spatial, made, rim)[...] = _exactly(job, rim, boxes, arrays)
+        place = _view(result, job.spatial, made, rim)
+        place[...] = _exactly(job, rim, boxes, arrays, _scratch("made", place.shape, dtype))
     return result
 
 
-def _exactly(job: Job, made: Box, boxes: tuple[Box, ...], arrays: tuple[Array, ...]) -> Array:
+def _exactly(job: Job, made: Box, boxes: tuple[Box, ...], arrays: tuple[Array, ...], out: Array | None = None) -> Array:
     """The result over `made`, from just the cells it needs."""
     run, needs = (ops.forward, job.pool.inputs_for) if job.forwards else (ops.gradient, job.pool.cells_for)
     region = [slice(*span) for span in made]
     source = _gathered(job.spatial, tuple((part.start, part.stop) for part in needs(region)), boxes, arrays)
-    return run(job.pool, source, layout=job.layout, region=region, num_threads=job.threads)
+    return run(job.pool, source, layout=job.layout, region=region, out=out, num_threads=job.threads)
 
 
 def _rims(job: Job, made: Box, home: Box) -> list[Box] | None:
@@ -133,15 +142,26 @@ def _clipped(table: Table, own: Span, forwards: bool) -> Table:
 
 def _gathered(spatial: tuple[int, ...], box: Box, boxes: tuple[Box, ...], arrays: tuple[Array, ...]) -> Array:
     """The cells of `box`: a view where one array holds them all."""
-    for array, held in zip(arrays, boxes, strict=True):
-        if tuple(map(meet, box, held)) == box:
-            return _view(array, spatial, held, box)
-    whole = np.empty(placed(arrays[0].shape, spatial, tuple(map(length, box))), arrays[0].dtype)
-    for array, held in zip(arrays, boxes, strict=True):
-        part = tuple(map(meet, box, held))
+    parts = [tuple(map(meet, box, held)) for held in boxes]
+    if box in parts:
+        holder = parts.index(box)
+        return _view(arrays[holder], spatial, boxes[holder], box)
+    whole = _scratch("gathered", placed(arrays[0].shape, spatial, tuple(map(length, box))), arrays[0].dtype)
+    for array, held, part in zip(arrays, boxes, parts, strict=True):
         if volume(part):
             _view(whole, spatial, box, part)[...] = _view(array, spatial, held, part)
     return whole
+
+
+def _scratch(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """An array to use until this thread asks for the next under the same name."""
+    size = prod(shape) * dtype.itemsize
+    if size > MOST_KEPT:
+        return np.empty(shape, dtype)
+    kept: Array = _kept.__dict__.setdefault(name, np.empty(0, np.uint8))
+    if kept.size < size:
+        kept = _kept.__dict__[name] = np.empty(size, np.uint8)
+    return kept[:size].view(dtype).reshape(shape)
 
 
 def _view(array: Array, spatial: tuple[int, ...], held: Box, box: Box) -> Array:

@@ -1,8 +1,11 @@
 """What Dask adds to the bare calls, and what travels between its workers: `python -m poolgrad.bench.dask`.
 
 Overhead: the same result chunks of 64 MiB, once by bare calls in a loop, once by Dask's threaded scheduler and once by a
-`dask.distributed` worker process, each on one thread and keeping its results, in turn; the best of several rounds. Halo: chunks
-spread over worker processes, the bytes that these fetched from each other beside the bytes they could not do without.
+`dask.distributed` worker process, each on one thread, in turn; the best of several rounds. A bare call finds all it needs, halo
+included, in one contiguous array; Dask has to bring it together. All ways keep their results (every chunk in fresh memory),
+or all hand each chunk on and let it go (memory is used again). *Hollow* is the floor under the worker process: the same graph,
+every task of which does nothing. Halo: chunks spread over worker processes, the bytes that these fetched from each other
+beside the bytes they could not do without.
 """
 
 from __future__ import annotations
@@ -18,11 +21,14 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import dask
 import dask.array as da
 import distributed
 import numpy as np
+from dask._task_spec import Task, TaskRef
+from dask.highlevelgraph import HighLevelGraph
 from distributed import Client, LocalCluster, wait
 
 from .. import Axis, Pool, __version__, forward, gradient
@@ -58,14 +64,15 @@ class Case(NamedTuple):
         shape, places = [row[0] for row in chunks], list(np.ndindex(*self.chunks))
         workers = sorted(client.nthreads()) if client else []
         graph: dict[Any, Any] = {}
+        name = f"random-{uuid4().hex}"  # the chunks of the last case may not be gone yet
         for seed, at in enumerate(places):
-            key = ("random", *at)
+            key = (name, *at)
             if client is None:
                 graph[key] = random_block(seed, shape)
             else:
                 worker = workers[seed * len(workers) // len(places)]
                 graph[key] = client.submit(random_block, seed, shape, workers=[worker], pure=False)
-        return da.Array(graph, "random", chunks, dtype=np.float32)
+        return da.Array(graph, name, chunks, dtype=np.float32)
 
     def run(self, source: Any, **options: Any) -> Any:
         return (forward if self.forwards else gradient)(self.pool(), source, layout=LAYOUT, **options)
@@ -77,17 +84,40 @@ def random_block(seed: int, shape: list[int]) -> Any:
 
 ROWS, CUBES = (64, 128, 2048), (256, 256, 256)
 CASES = (
-    Case("2×2×2 s2 gradient", 2, 2, False, (2, 2, 2), CUBES),
-    Case("2×2×2 s2 forward", 2, 2, True, (2, 2, 2), CUBES),
-    Case("3×3×3 s2 gradient, last axis whole", 3, 2, False, (4, 2, 1), ROWS),
-    Case("3×3×3 s1 gradient, last axis whole", 3, 1, False, (4, 2, 1), ROWS),
-    Case("3×3×3 s1 gradient, cut along all axes", 3, 1, False, (2, 2, 2), CUBES),
-    Case("3×3×3 s1 forward, cut along all axes", 3, 1, True, (2, 2, 2), CUBES),
+    Case("2×2×2 s2 gradient", 2, 2, False, (4, 4, 2), CUBES),
+    Case("2×2×2 s2 forward", 2, 2, True, (4, 4, 2), CUBES),
+    Case("3×3×3 s2 gradient, last axis whole", 3, 2, False, (8, 4, 1), ROWS),
+    Case("3×3×3 s1 gradient, last axis whole", 3, 1, False, (8, 4, 1), ROWS),
+    Case("3×3×3 s1 gradient, cut along all axes", 3, 1, False, (4, 4, 2), CUBES),
+    Case("3×3×3 s1 forward, cut along all axes", 3, 1, True, (4, 4, 2), CUBES),
 )
 
 
-def overhead(case: Case, client: Client, rounds: int) -> dict[str, Any]:
-    """Milliseconds per result chunk of the three ways."""
+def first(block: Any) -> Any:
+    """What stands for handing a chunk on: a copy of its first element, so that the chunk itself can go."""
+    return block[:1, :1, :1].copy()
+
+
+def nothing(*_: Any) -> None:
+    """The work of a hollow task."""
+
+
+def hollow(lazy: Any) -> Any:
+    """The tasks of poolgrad in a Dask array, and what they depend on, with nothing to do."""
+    graph = {key: task for key, task in lazy.dask.items() if isinstance(task, Task) and key[0].startswith("poolgrad-")}
+    empty = {("hollow-" + key[0], *key[1:]): _emptied(key, task, graph) for key, task in graph.items()}
+    layers = {**lazy.dask.layers, "hollow-" + lazy.name: empty}
+    needs = {**lazy.dask.dependencies, "hollow-" + lazy.name: set(lazy.dask.layers)}
+    return da.Array(HighLevelGraph(layers, needs), "hollow-" + lazy.name, lazy.chunks, dtype=lazy.dtype)
+
+
+def _emptied(key: Any, task: Any, graph: dict[Any, Any]) -> Any:
+    refs = [TaskRef(("hollow-" + k[0], *k[1:]) if k in graph else k) for k in task.dependencies]
+    return type(task)(("hollow-" + key[0], *key[1:]), nothing, *refs)
+
+
+def overhead(case: Case, client: Client, rounds: int, *, keep: bool) -> dict[str, Any]:
+    """Milliseconds per result chunk of every way."""
     here, there = case.source(), client.persist(case.source(client))
     wait(there)
     pool, lazy = case.pool(), case.run(here)
@@ -97,20 +127,32 @@ def overhead(case: Case, client: Client, rounds: int) -> dict[str, Any]:
     parts = [(box, np.ascontiguousarray(whole[needed(box)])) for box in boxes]
     del whole
 
+    def lazily(source: Any) -> Any:
+        result = case.run(source)
+        return result if keep else result.map_blocks(first, dtype=result.dtype, meta=result._meta)
+
     def bare() -> Any:
-        return [case.run(part, region=box, num_threads=1) for box, part in parts]
+        results = (case.run(part, region=box, num_threads=1) for box, part in parts)
+        return list(results if keep else map(first, results))
 
     def threaded() -> Any:
-        return case.run(here).persist(scheduler="threads", num_workers=1)
+        return lazily(here).persist(scheduler="threads", num_workers=1)
 
     def remote() -> Any:
-        result = client.persist(case.run(there))
-        wait(result)
-        return result
+        return _waited(client.persist(lazily(there)))
 
-    best = _best({"bare": bare, "threads": threaded, "distributed": remote}, rounds)
+    def floor() -> Any:
+        return _waited(client.persist(hollow(case.run(there))))
+
+    best = _best({"bare": bare, "threads": threaded, "distributed": remote, "hollow": floor}, rounds)
     per_chunk = {name: 1e3 * seconds / len(boxes) for name, seconds in best.items()}
-    return {"case": case.title, "chunks": len(boxes), **per_chunk}
+    tasks = sum(name.startswith("poolgrad-") for name, *_ in lazy.dask) / len(boxes)
+    return {"case": case.title, "chunks": len(boxes), "tasks": tasks, **per_chunk}
+
+
+def _waited(array: Any) -> Any:
+    wait(array)
+    return array
 
 
 def _best(ways: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
@@ -174,13 +216,17 @@ def halo(case: Case, workers: int) -> dict[str, Any]:
     return done
 
 
-def text(timed: list[dict[str, Any]], moved: list[dict[str, Any]], workers: int) -> str:
-    """Both tables, as Markdown."""
-    lines = ["| 64 MiB chunks, ms each | bare | threads | | distributed | |", "|---|--:|--:|--:|--:|--:|"]
-    for row in timed:
-        more = [f"{row[name]:.1f} | {100 * (row[name] / row['bare'] - 1):+.0f}%" for name in ("threads", "distributed")]
-        lines.append(f"| {row['case']} | {row['bare']:.1f} | {' | '.join(more)} |")
-    lines += ["", f"| {workers} workers, MiB | source | exact halo | fetched | with `StayHome` |", "|---|--:|--:|--:|--:|"]
+def text(timed: dict[str, list[dict[str, Any]]], moved: list[dict[str, Any]], workers: int) -> str:
+    """All tables, as Markdown."""
+    lines = []
+    for name, rows in timed.items():
+        lines += [f"| {name}, ms per chunk | bare | threads | | distributed | | tasks | hollow |"]
+        lines += ["|---|--:|--:|--:|--:|--:|--:|--:|"]
+        for row in rows:
+            more = [f"{row[way]:.1f} | {100 * (row[way] / row['bare'] - 1):+.0f}%" for way in ("threads", "distributed")]
+            lines.append(f"| {row['case']} | {row['bare']:.1f} | {' | '.join(more)} | {row['tasks']:.2f} | {row['hollow']:.1f} |")
+        lines += [""]
+    lines += [f"| {workers} workers, MiB | source | exact halo | fetched | with `StayHome` |", "|---|--:|--:|--:|--:|"]
     for row in moved:
         mib = [f"{row[name] / 2**20:.2f}" for name in ("array", "exact", "fetched", "stay home")]
         lines.append(f"| {row['case']} | {' | '.join(mib)} |")
@@ -189,7 +235,7 @@ def text(timed: list[dict[str, Any]], moved: list[dict[str, Any]], workers: int)
 
 def cluster(workers: int) -> LocalCluster:
     """Worker processes of one thread each, reached through loopback alone."""
-    return LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit="8GiB")
+    return LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit="12GiB")
 
 
 def main() -> None:
@@ -200,12 +246,13 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="folder for dask.json and dask.md")
     options = parser.parse_args()
     cases = [case for case in CASES if options.case in case.title]
-    timed, moved = [], []
+    timed: dict[str, list[dict[str, Any]]] = {"results kept": [], "results handed on": []}
+    moved = []
     with cluster(1) as one, Client(one) as client:
         client.wait_for_workers(1)
-        for case in cases:
-            timed.append(overhead(case, client, options.rounds))
-            print(timed[-1], file=sys.stderr, flush=True)
+        for case, name in itertools.product(cases, timed):
+            timed[name].append(overhead(case, client, options.rounds, keep=name == "results kept"))
+            print(name, timed[name][-1], file=sys.stderr, flush=True)
     for case in cases:
         moved.append(halo(case, options.workers))
         print(moved[-1], file=sys.stderr, flush=True)

@@ -117,7 +117,9 @@ def random_array(seed: int, shape: Sequence[int], dtype: np.dtype[Any], style: s
     if style == "special":
         tiny = float(ml_dtypes.finfo(dtype).smallest_subnormal)
         odd = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, tiny, -3 * tiny, float(ml_dtypes.finfo(dtype).max)])
-        values = np.where(rng.random(shape) < 0.15, odd[rng.integers(0, len(odd), shape)], values)
+        chosen = rng.random(shape) < 0.15
+        chosen[(len(chosen) + 1) // 2 :] = False  # a long window of them would see nothing but NaN
+        values = np.where(chosen, odd[rng.integers(0, len(odd), shape)], values)
     return np.asarray(values).astype(dtype)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from poolgrad.engines import gpu
-from poolgrad.engines.gpu import DeviceArray
+from poolgrad.engines.gpu import DeviceArray, sheet
 from poolgrad.tables import Sums
 
 Array = npt.NDArray[Any]
@@ -176,8 +176,10 @@ def run(host: Host, sums: Sums, source: Array, out: Array, spatial: tuple[int, .
 
 @contextmanager
 def worth_writing(elements: int) -> Iterator[None]:
-    before, gpu.WORTH_WRITING = gpu.WORTH_WRITING, elements
+    """Results of so many elements get kernels of their own, sheets even where few threads make them."""
+    before = gpu.WORTH_WRITING, sheet.ENOUGH
+    gpu.WORTH_WRITING, sheet.ENOUGH = elements, 0
     try:
         yield
     finally:
-        gpu.WORTH_WRITING = before
+        gpu.WORTH_WRITING, sheet.ENOUGH = before

@@ -130,6 +130,7 @@ def test_general_kernels(name: str, dtype: Any) -> None:
 @pytest.mark.parametrize("name", POOLS)
 def test_written_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "WORTH_WRITING", 0)
+    monkeypatch.setattr(sheet, "ENOUGH", 0)
     poolgrad.ops._calls.clear()
     pool = POOLS[name]
     for k, layout in enumerate(LAYOUTS[len(pool.axes)]):
@@ -329,6 +330,7 @@ def test_a_seeded_bug_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line.Cells, "down", line.Cells.up)
     monkeypatch.setattr(sheet, "prelude", lambda name: wrong)
     monkeypatch.setattr(gpu, "WORTH_WRITING", 0)
+    monkeypatch.setattr(sheet, "ENOUGH", 0)
     for name in ("15x13 same", "63x40 same"):
         poolgrad.ops._calls.clear()
         with pytest.raises(AssertionError):

@@ -19,8 +19,9 @@ __all__ = ["Form", "SheetAxis", "Slide", "fits", "form", "sheet_kernel", "slide"
 MOST_STREAM = 16
 """The longest window along the first axis: what a thread must remember lies in its registers."""
 
-SPREAD = 132 * 6
-"""Blocks from which on the first axis need not be cut."""
+SPREAD, ENOUGH, LONGEST = 132 * 6, 1 << 16, 4096
+"""Blocks from which on the first axis need not be cut; threads below which short windows are better off with tiles, which have
+more of them; positions of an uncut first axis, whose counts lie in shared memory."""
 
 
 class Slide(NamedTuple):
@@ -59,6 +60,7 @@ def slide(table: Table) -> Slide | None:
     return Slide(offset, window)
 
 
+Constants = dict[str, Any]
 Tree = Any
 """Which cells are added in which order: a cell's number, or a pair of trees; None is nothing."""
 
@@ -116,6 +118,19 @@ def fits(axes: list[SheetAxis]) -> bool:
     return len(axes) in (2, 3) and _fits(axes[0], True) and _fits(axes[-1], False)
 
 
+class Form(NamedTuple):
+    """How a block is cut: its lanes, elements of a vector, positions of the middle axis that a thread makes, groups of threads
+    along that axis; how many blocks a multiprocessor should hold; rows of a chunk; whether the chunk after next is asked for."""
+
+    lanes: int
+    vector: int
+    tile: int
+    groups: int
+    resident: int
+    chunk: int
+    ahead: bool
+
+
 class Measured(NamedTuple):
     """What was fastest: elements of a vector, threads of a block, threads that a multiprocessor should hold."""
 
@@ -160,21 +175,6 @@ def form(axes: list[SheetAxis], lanes: int, widest: int, channels: bool, size: i
     return Form(count, vector, tile, groups, max(1, resident // taken), chunk, channels != is_long)
 
 
-Constants = dict[str, Any]
-
-
-class Form(NamedTuple):
-    """How a block is cut: lanes, elements of a vector, positions of the middle axis a thread makes, groups of such threads."""
-
-    lanes: int
-    vector: int
-    tile: int
-    groups: int
-    resident: int
-    chunk: int = BLOCK
-    ahead: bool = False
-
-
 def sheet_kernel(
     kernel: Kernel, loops: list[Loop], axes: list[SheetAxis], width: int, channels: bool, form: Form, most_shared: int
 ) -> tuple[str, int, int, int] | None:
@@ -193,7 +193,8 @@ def sheet_kernel(
     pieces = -(-first.positions // length)
     named["COUNTS0"] = length + first.slide.window + 3 * BLOCK
     shared = (named["CHUNK"] * named["HIGH"] * named["ROW_STEP"] + named["COUNTS0"] + named["HIGH"] + named["LINE"]) * size
-    if shared > most_shared or threads > 1024:
+    is_long = any(axis.slide.is_long for axis in axes)
+    if shared > most_shared or threads > 1024 or not (is_long or blocks * pieces * threads >= ENOUGH):
         return None
     order = [("g", lanes), ("q1", Loop(tiles, 0, 0)), ("q0", Loop(pieces, 0, 0))]
     order += [(f"b{k}", loop) for k, loop in enumerate(loops[1:])]
@@ -208,7 +209,9 @@ def sheet_kernel(
 def _pieces(axis: SheetAxis, blocks: int) -> int:
     """Into how many pieces the first axis is cut, so that there are blocks enough."""
     pieces = 1
-    while blocks * pieces < SPREAD and axis.positions // (2 * pieces) >= 3 * (axis.slide.window + 5):
+    while axis.positions > pieces * LONGEST or (
+        blocks * pieces < SPREAD and axis.positions // (2 * pieces) >= 3 * (axis.slide.window + 5)
+    ):
         pieces *= 2
     return pieces
 

@@ -13,8 +13,8 @@ settings.register_profile("default", derandomize=True, **_COMMON)
 settings.register_profile("explore", print_blob=True, **_COMMON)
 settings.load_profile(os.environ.get("POOLGRAD_TEST_PROFILE", "default"))
 
-# By their own names only, in processes that have the devices or the ranks that these need.
-collect_ignore = ["jax_devices.py", "dtensor_ranks.py"]
+# By their own names only, in processes that have the devices or the ranks that these need; or where JAX is.
+collect_ignore = ["jax_devices.py", "jax_device_parts.py", "jax_host.py", "dtensor_ranks.py"]
 
 
 def _names() -> list[str]:

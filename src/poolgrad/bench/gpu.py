@@ -13,7 +13,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -86,44 +85,19 @@ def torch_peer(torch: Any, row: Row, dy: Any, dx: Any) -> Call:
     return lambda: op(like(dy), like(dx), *arguments)
 
 
-def jax_peer(row: Row) -> Call | None:
-    """XLA's gradient: the transpose of a window sum, compiled."""
+def jax_time(row: Row) -> float | None:
+    """Milliseconds of JAX's own gradient on the device, where JAX sees one."""
     try:
         import jax
     except ImportError:
         return None
     if jax.default_backend() != "gpu":
         return None
-    return xla_gradient(jax, row)
+    from .jax_gpu import BUSY, Clock, theirs
 
-
-def xla_gradient(jax: Any, row: Row) -> Call:
-    case, dtype = row.case, DTYPES[row.dtype]
-    assert case.window is not None
-    window, stride = row.arrange(1, 1, case.window), row.arrange(1, 1, case.stride)
-    counts = reduce(np.multiply.outer, [axis.count for axis in case.pool().axes])
-    divisor = counts.reshape(row.arrange(1, 1, counts.shape)).astype(dtype)
-
-    def forward(x: Any) -> Any:
-        return jax.lax.reduce_window(x, np.zeros((), dtype), jax.lax.add, window, stride, case.padding.upper()) / divisor
-
-    transposed = jax.linear_transpose(forward, jax.ShapeDtypeStruct(row.input_shape, dtype))
-    back = jax.jit(lambda dy: transposed(dy)[0])
-    dy = jax.random.uniform(jax.random.key(0), row.output_shape, np.float32, 0.5, 1.5).astype(dtype)
-    return lambda: back(dy).block_until_ready()
-
-
-def wall(call: Call, turns: int = 5) -> float:
-    """Median time of a call that waits for the device, in milliseconds."""
-    call()
-    times = []
-    for _ in range(turns):
-        begin = time.perf_counter()
-        call()
-        times.append(1e3 * (time.perf_counter() - begin))
-        if sum(times) > 500:
-            break
-    return sorted(times)[len(times) // 2]
+    clock = Clock(jax, 3, BUSY)
+    dy = jax.random.uniform(jax.random.key(0), row.output_shape, np.float32, 0.5, 1.5).astype(DTYPES[row.dtype])
+    return 1e3 * min(clock(way, dy) for way in theirs(jax, row))
 
 
 def copy_time(torch: Any, clock: Clock, size: int) -> float:
@@ -159,9 +133,8 @@ def measure(torch: Any, name: str, row: Row, peers: bool) -> dict[str, Any]:
         done["PyTorch"] = clock(call, 3) / floor
         del dy, dx
         torch.cuda.empty_cache()
-        xla = jax_peer(row)
-        if xla is not None:
-            done["JAX"] = wall(xla) / floor
+        if (theirs := jax_time(row)) is not None:
+            done["JAX"] = theirs / floor
     return done
 
 

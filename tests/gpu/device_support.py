@@ -22,14 +22,27 @@ Tensor = Any
 
 
 def random(seed: int, shape: tuple[int, ...], dtype: np.dtype[Any], special: bool = False) -> Array:
-    """Numbers of many sizes; `special` strews NaN, infinities, both zeros and the smallest and largest numbers among them."""
+    """Numbers of many sizes; `special` strews NaN, infinities, both zeros and the smallest and largest numbers among them.
+
+    Only in the first half along the first axis: else a long window would see nothing but NaN.
+    """
     rng = np.random.default_rng(seed)
     values = rng.standard_normal(shape) * np.exp2(rng.integers(-6, 7, shape))
     if special:
         tiny, huge = float(ml_dtypes.finfo(dtype).smallest_subnormal), float(ml_dtypes.finfo(dtype).max)
         odd = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, tiny, -3 * tiny, huge])
-        values = np.where(rng.random(shape) < 0.06, odd[rng.integers(0, len(odd), shape)], values)
+        chosen = rng.random(shape) < 0.06
+        chosen[(len(chosen) + 1) // 2 :] = False
+        values = np.where(chosen, odd[rng.integers(0, len(odd), shape)], values)
     return values.astype(dtype)
+
+
+def placed(layout: str, sizes: tuple[int, ...], batch: int = 3, channels: int = 8) -> tuple[int, ...]:
+    """The shape of an array of this layout whose spatial axes have these sizes."""
+    shape = [batch if letter == "N" else channels for letter in layout]
+    for position, n in zip(spatial_positions(layout, len(layout)), sizes, strict=True):
+        shape[position] = n
+    return tuple(shape)
 
 
 def to_device(array: Array) -> Tensor:

@@ -5,11 +5,13 @@ Run by `make test-gpu`; elsewhere these tests are skipped, and `test_gpu_kernels
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
+from device_support import DTYPES, difference, placed, to_device, to_host
+from device_support import random as numbers
 
 import poolgrad
 from poolgrad import Axis, Pool, PoolGradMemoryError, PoolGradTypeError, PoolGradValueError, exact
@@ -24,8 +26,7 @@ if not torch.cuda.is_available():
 
 Array = Any
 R = Axis.regular
-BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-DTYPES = [np.dtype(np.float32), BFLOAT16, np.dtype(np.float16), np.dtype(np.float64)]
+random = partial(numbers, special=True)
 POOLS = {
     "2x2 with a rest": Pool((R(13, 2), R(12, 2))),
     "3x3 s2 same": Pool((R(13, 3, stride=2, padding="same"), R(12, 3, stride=2, padding="same"))),
@@ -51,27 +52,6 @@ POOLS = {
 LAYOUTS = {1: ["NLC", "NCL"], 2: ["NHWC", "NCHW", "CWHN"], 3: ["NDHWC", "NCDHW"], 4: ["N0123C", "NC0123"]}
 
 
-def random(seed: int, shape: tuple[int, ...], dtype: Any) -> Array:
-    """Numbers of many sizes; along the first axis the first have every special value among them.
-
-    Not all, for a long window would see nothing but NaN.
-    """
-    rng = np.random.default_rng(seed)
-    tiny = float(ml_dtypes.finfo(dtype).smallest_subnormal)
-    odd = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, tiny, -3 * tiny, float(ml_dtypes.finfo(dtype).max)])
-    values = rng.standard_normal(shape) * np.exp2(rng.integers(-6, 7, shape))
-    chosen = rng.random(shape) < 0.06
-    chosen[1:] = False
-    return np.where(chosen, odd[rng.integers(0, len(odd), shape)], values).astype(dtype)
-
-
-def placed(pool: Pool, layout: str, sizes: tuple[int, ...], batch: int = 3, channels: int = 8) -> tuple[int, ...]:
-    shape = [batch if letter == "N" else channels for letter in layout]
-    for position, n in zip(spatial_positions(layout, len(layout)), sizes, strict=True):
-        shape[position] = n
-    return tuple(shape)
-
-
 def expected(pool: Pool, source: Array, out: Array, layout: str, forwards: bool, accumulate: bool = False) -> Array:
     spatial = spatial_positions(layout, len(layout))
     for piece in pool.forward_pieces() if forwards else pool.gradient_pieces():
@@ -83,37 +63,21 @@ def expected(pool: Pool, source: Array, out: Array, layout: str, forwards: bool,
 
 
 def same_bits(got: Array, want: Array) -> bool:
-    bits = np.dtype(f"u{want.dtype.itemsize}")
-    assert got.shape == want.shape
-    assert got.dtype == want.dtype
-    got, want = np.ascontiguousarray(got), np.ascontiguousarray(want)
-    return not ((got.view(bits) != want.view(bits)) & ~(np.isnan(got) & np.isnan(want))).any()
-
-
-def to_torch(array: Array) -> Any:
-    if array.dtype == BFLOAT16:
-        return torch.from_numpy(array.view(np.int16)).cuda().view(torch.bfloat16)
-    return torch.from_numpy(array).cuda()
-
-
-def from_torch(tensor: Any) -> Array:
-    if tensor.dtype is torch.bfloat16:
-        return tensor.view(torch.int16).cpu().numpy().view(BFLOAT16)
-    return tensor.cpu().numpy()
+    return not difference(got, want)
 
 
 def check(pool: Pool, layout: str, dtype: Any, forwards: bool, accumulate: bool = False) -> None:
     sizes, made = (pool.input_size, pool.output_size) if forwards else (pool.output_size, pool.input_size)
-    source = random(1, placed(pool, layout, sizes), dtype)
-    old = random(2, placed(pool, layout, made), dtype)
+    source = random(1, placed(layout, sizes), dtype)
+    old = random(2, placed(layout, made), dtype)
     want = expected(pool, source, old.copy(), layout, forwards, accumulate)
     if forwards:
-        got = poolgrad.forward(pool, to_torch(source), layout=layout)
+        got = poolgrad.forward(pool, to_device(source), layout=layout)
     elif accumulate:
-        got = poolgrad.gradient(pool, to_torch(source), layout=layout, out=to_torch(old), accumulate=True)
+        got = poolgrad.gradient(pool, to_device(source), layout=layout, out=to_device(old), accumulate=True)
     else:
-        got = poolgrad.gradient(pool, to_torch(source), layout=layout)
-    assert same_bits(from_torch(got), want)
+        got = poolgrad.gradient(pool, to_device(source), layout=layout)
+    assert same_bits(to_host(got), want)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -146,45 +110,45 @@ CASE = Pool((R(40, 3, stride=2, padding="same"), R(36, 5, stride=1, padding="sam
 
 
 def case_arrays(dtype: Any = np.float32) -> tuple[Array, Array]:
-    dy = random(3, placed(CASE, "NHWC", CASE.output_size, 4, 16), np.dtype(dtype))
-    return dy, expected(CASE, dy, np.zeros(placed(CASE, "NHWC", CASE.input_size, 4, 16), dy.dtype), "NHWC", False)
+    dy = random(3, placed("NHWC", CASE.output_size, 4, 16), np.dtype(dtype))
+    return dy, expected(CASE, dy, np.zeros(placed("NHWC", CASE.input_size, 4, 16), dy.dtype), "NHWC", False)
 
 
 def test_any_strides_and_alignment() -> None:
     dy, want = case_arrays()
     wide = torch.zeros([2 * n + 1 for n in dy.shape], device="cuda")
     view = wide[tuple(slice(1, None, 2) for _ in dy.shape)]
-    view.copy_(to_torch(dy))
-    turned = to_torch(np.ascontiguousarray(dy.transpose(3, 1, 0, 2))).permute(2, 1, 3, 0)
+    view.copy_(to_device(dy))
+    turned = to_device(np.ascontiguousarray(dy.transpose(3, 1, 0, 2))).permute(2, 1, 3, 0)
     shifted = torch.zeros(dy.size + 1, device="cuda")[1:].view(dy.shape)
-    shifted.copy_(to_torch(dy))
+    shifted.copy_(to_device(dy))
     for tensor in (view, turned, shifted):
-        assert same_bits(from_torch(poolgrad.gradient(CASE, tensor, layout="NHWC").contiguous()), want)
+        assert same_bits(to_host(poolgrad.gradient(CASE, tensor, layout="NHWC").contiguous()), want)
     out = torch.zeros(want.size + 3, device="cuda")[3:].view(want.shape)
-    assert poolgrad.gradient(CASE, to_torch(dy), layout="NHWC", out=out) is out
-    assert same_bits(from_torch(out), want)
+    assert poolgrad.gradient(CASE, to_device(dy), layout="NHWC", out=out) is out
+    assert same_bits(to_host(out), want)
 
 
 def test_broadcast_source() -> None:
-    dy = torch.ones((), device="cuda").expand(placed(CASE, "NHWC", CASE.output_size, 4, 16))
-    want = expected(CASE, dy.cpu().numpy(), np.zeros(placed(CASE, "NHWC", CASE.input_size, 4, 16), np.float32), "NHWC", False)
+    dy = torch.ones((), device="cuda").expand(placed("NHWC", CASE.output_size, 4, 16))
+    want = expected(CASE, dy.cpu().numpy(), np.zeros(placed("NHWC", CASE.input_size, 4, 16), np.float32), "NHWC", False)
     got = poolgrad.gradient(CASE, dy, layout="NHWC")
     assert got.is_contiguous()
-    assert same_bits(from_torch(got), want)
+    assert same_bits(to_host(got), want)
 
 
 def test_memory_format_is_kept() -> None:
     dy, want = case_arrays()
-    last = to_torch(dy).permute(0, 3, 1, 2)
+    last = to_device(dy).permute(0, 3, 1, 2)
     got = poolgrad.gradient(CASE, last, layout="NCHW")
     assert got.is_contiguous(memory_format=torch.channels_last)
-    assert same_bits(from_torch(got.permute(0, 2, 3, 1).contiguous()), want)
+    assert same_bits(to_host(got.permute(0, 2, 3, 1).contiguous()), want)
 
 
 def test_current_stream_and_graph() -> None:
     dy, want = case_arrays()
     held, stream = torch.zeros(dy.shape, device="cuda"), torch.cuda.Stream()
-    fresh, old = to_torch(dy), torch.zeros(want.shape, device="cuda")
+    fresh, old = to_device(dy), torch.zeros(want.shape, device="cuda")
     poolgrad.gradient(CASE, held, layout="NHWC")
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
@@ -193,7 +157,7 @@ def test_current_stream_and_graph() -> None:
         got = poolgrad.gradient(CASE, held, layout="NHWC")
         assert not stream.query(), "the call waited for the device"
     stream.synchronize()
-    assert same_bits(from_torch(got), want)
+    assert same_bits(to_host(got), want)
     poolgrad.ops._calls.clear()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):  # the first call of its kind: tables and kernels are made although the stream is capturing
@@ -204,9 +168,9 @@ def test_current_stream_and_graph() -> None:
         graph.replay()
     with np.errstate(over="ignore"):
         want2 = expected(CASE, dy * np.float32(2), np.zeros_like(want), "NHWC", False)
-    assert same_bits(from_torch(made), want2)
+    assert same_bits(to_host(made), want2)
     with np.errstate(invalid="ignore"):
-        assert same_bits(from_torch(old), (want + np.float32(0)) + want2)
+        assert same_bits(to_host(old), (want + np.float32(0)) + want2)
 
 
 def test_long_axes_scratch_on_streams() -> None:
@@ -214,30 +178,30 @@ def test_long_axes_scratch_on_streams() -> None:
     dy = random(4, (4, 64, 64, 8), np.dtype(np.float32))
     want = expected(pool, dy, np.zeros_like(dy), "NHWC", False)
     streams = [torch.cuda.Stream() for _ in range(4)]
-    source, got = to_torch(dy), []
+    source, got = to_device(dy), []
     torch.cuda.synchronize()
     for stream in streams:
         with torch.cuda.stream(stream):
             got += [poolgrad.gradient(pool, source, layout="NHWC") for _ in range(3)]
     torch.cuda.synchronize()
-    assert all(same_bits(from_torch(answer), want) for answer in got)
+    assert all(same_bits(to_host(answer), want) for answer in got)
 
 
 def test_oracle() -> None:
     pool = Pool((R(9, 3, stride=2, padding="same"), R(7, 2, stride=1)))
-    dy = np.random.default_rng(5).integers(-8, 9, placed(pool, "NHWC", pool.output_size)).astype(np.float64) * 36
+    dy = np.random.default_rng(5).integers(-8, 9, placed("NHWC", pool.output_size)).astype(np.float64) * 36
     got = poolgrad.gradient(pool, torch.from_numpy(dy).cuda(), layout="NHWC")
     assert same_bits(got.cpu().numpy(), exact.gradient(pool, dy, layout="NHWC"))
 
 
 def test_regions() -> None:
     pool = Pool((R(90, 21, stride=1, padding="same"), R(14, 3, stride=2, padding="same")))
-    dy = random(6, placed(pool, "NHWC", pool.output_size), np.dtype(np.float32))
-    whole = expected(pool, dy, np.zeros(placed(pool, "NHWC", pool.input_size), np.float32), "NHWC", False)
+    dy = random(6, placed("NHWC", pool.output_size), np.dtype(np.float32))
+    whole = expected(pool, dy, np.zeros(placed("NHWC", pool.input_size), np.float32), "NHWC", False)
     for region in ([slice(0, 31), slice(2, 9)], [slice(31, 90), slice(0, 14)]):
-        part = to_torch(np.ascontiguousarray(dy[:, pool.cells_for(region)[0], pool.cells_for(region)[1]]))
+        part = to_device(np.ascontiguousarray(dy[:, pool.cells_for(region)[0], pool.cells_for(region)[1]]))
         got = poolgrad.gradient(pool, part, layout="NHWC", region=region)
-        assert same_bits(from_torch(got), whole[:, region[0], region[1]])
+        assert same_bits(to_host(got), whole[:, region[0], region[1]])
 
 
 def test_more_than_two_to_the_31() -> None:

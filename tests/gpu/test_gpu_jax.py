@@ -9,16 +9,17 @@ import os
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
+from device_support import DTYPES, definition, difference, placed
+from device_support import random as numbers
 
 from poolgrad import Axis, Pool
 from poolgrad.engines import gpu
-from poolgrad.engines.numpy import run as definition
 from poolgrad.layout import spatial_positions
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # PyTorch's tests run in the same process
@@ -36,7 +37,7 @@ jnp = jax.numpy
 Array = Any
 R = Axis.regular
 FLOAT32 = np.dtype(np.float32)
-DTYPES = [FLOAT32, np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16), np.dtype(np.float64)]
+random = partial(numbers, special=True)
 POOLS = {
     "2x2 with a rest": Pool((R(13, 2), R(12, 2))),
     "3x3 s2 same": Pool((R(13, 3, stride=2, padding="same"), R(12, 3, stride=2, padding="same"))),
@@ -70,44 +71,9 @@ def test_the_engine_is_here() -> None:
     assert "poolgrad_avg_pool" in jax.jit(lambda x: pj.avg_pool(x, 2)).lower(x).compile().as_text()
 
 
-def random(seed: int, shape: tuple[int, ...], dtype: Any, *, odd: bool = True) -> Array:
-    """Numbers of many sizes, with every special value among them."""
-    rng = np.random.default_rng(seed)
-    values = rng.standard_normal(shape) * np.exp2(rng.integers(-6, 7, shape))
-    if odd:
-        tiny = float(ml_dtypes.finfo(dtype).smallest_subnormal)
-        special = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, tiny, -3 * tiny, float(ml_dtypes.finfo(dtype).max)])
-        values = np.where(rng.random(shape) < 0.06, special[rng.integers(0, len(special), shape)], values)
-    return values.astype(dtype)
-
-
-def placed(layout: str, sizes: tuple[int, ...], batch: int = 3, channels: int = 8) -> tuple[int, ...]:
-    shape = [batch if letter == "N" else channels for letter in layout]
-    for position, n in zip(spatial_positions(layout, len(layout)), sizes, strict=True):
-        shape[position] = n
-    return tuple(shape)
-
-
-def expected(pool: Pool, source: Array, layout: str, forwards: bool) -> Array:
-    spatial = spatial_positions(layout, len(layout))
-    shape = list(source.shape)
-    for position, n in zip(spatial, pool.output_size if forwards else pool.input_size, strict=True):
-        shape[position] = n
-    out = np.zeros(shape, dtype=source.dtype)
-    for piece in pool.forward_pieces() if forwards else pool.gradient_pieces():
-        take, put = [slice(None)] * len(layout), [slice(None)] * len(layout)
-        for position, a, b in zip(spatial, piece.take, piece.put, strict=True):
-            take[position], put[position] = a, b
-        definition(piece.sums, source[tuple(take)], out[tuple(put)], spatial, accumulate=False, threads=None)
-    return out
-
-
 def assert_same(got: Any, want: Array) -> None:
-    got = np.ascontiguousarray(np.asarray(got))
-    want = np.ascontiguousarray(want)
-    assert (got.shape, got.dtype) == (want.shape, want.dtype)
-    bits = np.dtype(f"u{want.dtype.itemsize}")
-    assert not ((got.view(bits) != want.view(bits)) & ~(np.isnan(got) & np.isnan(want))).any()
+    found = difference(np.asarray(got), want)
+    assert not found, found
 
 
 def check(pool: Pool, layout: str, dtype: Any, forwards: bool) -> None:
@@ -115,7 +81,7 @@ def check(pool: Pool, layout: str, dtype: Any, forwards: bool) -> None:
     source = random(1, placed(layout, sizes), dtype)
     spatial = spatial_positions(layout, len(layout))
     got = jax.jit(lambda s: linear(s, pool, spatial, forwards))(jnp.asarray(source))
-    assert_same(got, expected(pool, source, layout, forwards))
+    assert_same(got, definition(pool, source, layout, forwards=forwards))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -148,20 +114,20 @@ SHAPE = (2, 7, 6, 3)
 
 def test_derivatives() -> None:
     """Each pooling is linear: derivatives of any order are poolings of what the definition pools."""
-    x = random(2, SHAPE, np.float64, odd=False)
-    y = expected(OURS, x, "NHWC", True)
+    x = random(2, SHAPE, np.dtype(np.float64), special=False)
+    y = definition(OURS, x, "NHWC", forwards=True)
     squares = jax.jit(jax.grad(lambda x: (ours(x) ** 2).sum()))
-    assert_same(squares(x), expected(OURS, 2 * y, "NHWC", False))
-    v = random(3, SHAPE, np.float64, odd=False)
+    assert_same(squares(x), definition(OURS, 2 * y, "NHWC", forwards=False))
+    v = random(3, SHAPE, np.dtype(np.float64), special=False)
     second = jax.jit(lambda x, v: jax.jvp(squares, (x,), (v,))[1])(x, v)
-    assert_same(second, expected(OURS, 2 * expected(OURS, v, "NHWC", True), "NHWC", False))
+    assert_same(second, definition(OURS, 2 * definition(OURS, v, "NHWC", forwards=True), "NHWC", forwards=False))
     again = jax.jit(jax.grad(lambda x: (jax.grad(lambda x: (ours(x) ** 2).sum())(x) * v).sum()))(x)
     assert_same(again, np.asarray(second))
 
 
 def test_vmap_and_loops() -> None:
     x = random(4, SHAPE, FLOAT32)
-    want = expected(OURS, x, "NHWC", True)
+    want = definition(OURS, x, "NHWC", forwards=True)
     assert_same(jax.jit(jax.vmap(lambda x: ours(x[None])[0]))(x), want)
     assert_same(jax.jit(jax.vmap(lambda x: ours(x[..., None])[..., 0], in_axes=3, out_axes=3))(x), want)
     assert_same(jax.jit(lambda x: jax.lax.map(lambda image: ours(image[None])[0], x))(x), want)
@@ -171,9 +137,9 @@ def test_vmap_and_loops() -> None:
 def test_outside_jit() -> None:
     x = random(5, SHAPE, FLOAT32)
     y = ours(jnp.asarray(x))
-    assert_same(y, expected(OURS, x, "NHWC", True))
+    assert_same(y, definition(OURS, x, "NHWC", forwards=True))
     dx = pj.avg_pool_grad(y, SHAPE, (3, 2), stride=(2, 3), padding=((1, 0), (1, 1)))
-    assert_same(dx, expected(OURS, np.asarray(y), "NHWC", False))
+    assert_same(dx, definition(OURS, np.asarray(y), "NHWC", forwards=False))
     assert ours(jnp.zeros((0, *SHAPE[1:]))).shape == (0, *y.shape[1:])
 
 
@@ -202,8 +168,8 @@ def test_an_exported_program_runs_in_another_process(tmp_path: Path) -> None:
     command = [sys.executable, "-c", READ, str(tmp_path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    assert_same(np.load(tmp_path / "y.npy"), expected(OURS, x, "NHWC", True))
-    assert_same(np.load(tmp_path / "dx.npy"), expected(OURS, dy, "NHWC", False))
+    assert_same(np.load(tmp_path / "y.npy"), definition(OURS, x, "NHWC", forwards=True))
+    assert_same(np.load(tmp_path / "dx.npy"), definition(OURS, dy, "NHWC", forwards=False))
 
 
 LARGE = {
@@ -222,7 +188,7 @@ def test_beyond_the_cache_with_many_calls_under_way(name: str, dtype: Any) -> No
     given = jnp.asarray(dy)
     answers = [call(given) for _ in range(4)]
     other = [jnp.zeros(given.shape, given.dtype) + k for k in range(4)]
-    want = expected(pool, dy, "NHWC", False)
+    want = definition(pool, dy, "NHWC", forwards=False)
     for answer in answers:
         assert_same(answer, want)
     assert all(float(filled.ravel()[0]) == k for k, filled in enumerate(other))
@@ -231,7 +197,7 @@ def test_beyond_the_cache_with_many_calls_under_way(name: str, dtype: Any) -> No
 def test_threads() -> None:
     pool = LARGE["15x15"]
     dy = random(9, placed("NHWC", pool.output_size, 2, 8), FLOAT32)
-    want, call = expected(pool, dy, "NHWC", False), jax.jit(lambda s: linear(s, pool, (1, 2), False))
+    want, call = definition(pool, dy, "NHWC", forwards=False), jax.jit(lambda s: linear(s, pool, (1, 2), False))
     answers: list[Any] = [None] * 6
 
     def work(k: int) -> None:
@@ -252,7 +218,7 @@ def test_a_bad_program_is_refused() -> None:
     call = jax.ffi.ffi_call("poolgrad_avg_pool", jax.ShapeDtypeStruct((2, 4, 3), np.float32))
     with pytest.raises((jax.errors.JaxRuntimeError, ValueError), match="poolgrad: the tables end too soon"):
         jax.block_until_ready(jax.jit(lambda x: call(x, tables=np.array([1, 0, 0], np.int64)))(x))
-    assert_same(ours(random(5, SHAPE, FLOAT32)), expected(OURS, random(5, SHAPE, FLOAT32), "NHWC", True))
+    assert_same(ours(random(5, SHAPE, FLOAT32)), definition(OURS, random(5, SHAPE, FLOAT32), "NHWC", forwards=True))
 
 
 def test_a_seeded_bug_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

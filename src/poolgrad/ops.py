@@ -110,7 +110,7 @@ class Call:
         if not self._on_gpu:
             from .engines.gpu import Operation
 
-            self._on_gpu += [Operation(piece.sums, self.spatial) for piece in self.pieces]
+            self._on_gpu = [Operation(piece.sums, self.spatial) for piece in self.pieces]
         held: list[Any] = [array]
 
         def scratch(size: int) -> Any:

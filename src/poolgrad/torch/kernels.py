@@ -27,6 +27,7 @@ __all__ = ["DTYPES", "Bound", "Kept", "bound", "check", "is_channels_last"]
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 DEVICES = ("cpu", "cuda", "meta")
 MOST_AXES = 10
+MOST_LAUNCHES = 64
 SMALL = 1 << 14
 """Elements that one thread is always enough for: the number of threads is then not asked for."""
 _BFLOAT16, _INT16 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.int16)
@@ -170,13 +171,16 @@ def _on_cuda(bound: Bound, source: Tensor) -> Tensor:
         source = _written(source)
     result = _place(bound, source)
     place = source.data_ptr()
-    kind = (source.dtype, source.device, source.stride(), place % 16, torch._C._cuda_isCurrentStreamCapturing())
+    aligned = place % 16, result.data_ptr() % 16
+    kind = (source.dtype, source.device, source.stride(), aligned, torch._C._cuda_isCurrentStreamCapturing())
     launch = bound.launches.get(kind)
     if launch is None:
         last = (source.movedim(1, -1), result.movedim(1, -1)) if bound.channels_last else (source, result)
         bound.call(*last, False, None)
         launch = bound.call.device_launch(*last)
         if launch is not None:
+            if len(bound.launches) >= MOST_LAUNCHES:
+                bound.launches.clear()
             bound.launches[kind] = launch
         return result
     try:

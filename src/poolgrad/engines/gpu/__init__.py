@@ -27,6 +27,9 @@ WORTH_WRITING = 1 << 15
 MOST_SHARED = 227 * 1024
 """Bytes of shared memory that a block may have on the devices we know best."""
 
+MOST_BOUND = 64
+"""Arrangements of arrays whose launches are kept."""
+
 Scratch = Callable[[int], Any]
 
 
@@ -73,6 +76,8 @@ class Operation:
         if bound is None:
             options = {"accumulate": accumulate, "shared": device.shared, "captured": captured}
             made = plan(self.sums, source, out, self.spatial, **options)
+            if len(self._bound) >= MOST_BOUND:
+                self._bound.clear()
             bound = self._bound[key] = Bound(made, device, captured)
         return bound
 

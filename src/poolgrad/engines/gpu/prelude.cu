@@ -13,7 +13,7 @@ struct F16 { unsigned short bits; };
 struct B16 { unsigned short bits; };
 
 #ifndef POOLGRAD_HOST
-#define SHARED(name, type) extern __shared__ double shared_[]; type* const name = reinterpret_cast<type*>(shared_)
+#define SHARED(name, type) extern __shared__ __align__(16) unsigned char shared_[]; type* const name = reinterpret_cast<type*>(shared_)
 #define CONST_FN __device__ __forceinline__
 #define MEMBER __device__ __forceinline__
 CONST_FN float bits_to_float(u32 u) { return __uint_as_float(u); }
@@ -21,6 +21,7 @@ CONST_FN u32 float_to_bits(float f) { return __float_as_uint(f); }
 CONST_FN float div_rn(float a, float b) { return __fdiv_rn(a, b); }
 CONST_FN double div_rn(double a, double b) { return __ddiv_rn(a, b); }
 CONST_FN float fma_rn(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+CONST_FN double fma_rn(double a, double b, double c) { return __fma_rn(a, b, c); }
 CONST_FN double fine_reciprocal(double d) {
     double r;
     asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(d));
@@ -166,14 +167,19 @@ template <class A, int V> CONST_FN Acc<A, V> divided(const Acc<A, V>& a, A d) {
 // a / d for an integer 1 <= d < 2^21, without a branch or a call. By r, the reciprocal of d, and one correction this is the
 // correctly rounded quotient, zeros' signs included, unless the quotient is tiny or a is infinite: then `rare` is set, and
 // the thread does its work again with EXACT. That goes through double precision: a quotient of 24 bits by 21 bits is further
-// than 2^-46 from where float rounding turns, and the product here is nearer than 2^-50 to the quotient.
+// than 2^-46 from where float rounding turns, and the product here is nearer than 2^-50 to the quotient. Only subnormal ones
+// may lie half-way between two numbers: a correction brings those there exactly.
 template <bool EXACT, int V> CONST_FN Acc<float, V> quotient(const Acc<float, V>& a, float d, float r, bool& rare) {
     Acc<float, V> q;
     const double fine = EXACT ? fine_reciprocal(d) : 0;
 #pragma unroll
     for (int k = 0; k < V; ++k) {
         if (EXACT) {
-            q.v[k] = (float)((double)a.v[k] * fine);
+            const double near = (double)a.v[k] * fine;
+            q.v[k] = (float)near;
+            if (fabsf(q.v[k]) > 1.17549435e-38f) continue;
+            const double left = fma_rn(-near, (double)d, (double)a.v[k]);
+            if (left > 0 || left < 0) q.v[k] = (float)fma_rn(left, fine, near);
             continue;
         }
         const float near = a.v[k] * r;

@@ -10,6 +10,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ...tables import BLOCK, Table
 from .general import prelude
 from .kernel import Array, Kernel, Loop
@@ -54,9 +56,9 @@ def slide(table: Table) -> Slide | None:
         return None
     window, middle = table.reach[0], int((hi - lo).argmax())
     offset = int(lo[middle]) - middle
-    for i, (a, b) in enumerate(zip(lo.tolist(), hi.tolist(), strict=True)):
-        if (a, b) != (max(i + offset, 0), min(i + offset + window, rows)):
-            return None
+    i = np.arange(table.positions)
+    if (lo != np.maximum(i + offset, 0)).any() or (hi != np.minimum(i + offset + window, rows)).any():
+        return None
     return Slide(offset, window)
 
 
@@ -107,8 +109,9 @@ def _fits(axis: SheetAxis, streamed: bool) -> bool:
         return True
     if streamed:
         return window <= MOST_STREAM and is_steady(axis.slide, axis.rows, axis.positions)
-    ends = ((max(i + offset, 0), min(i + offset + window, axis.rows)) for i in range(axis.positions))
-    return axis.totals <= BLOCK and all(-(-lo // BLOCK) <= hi // BLOCK or hi - lo <= 2 for lo, hi in ends)
+    i = np.arange(axis.positions)
+    lo, hi = np.maximum(i + offset, 0), np.minimum(i + offset + window, axis.rows)
+    return axis.totals <= BLOCK and bool(((-(-lo // BLOCK) <= hi // BLOCK) | (hi - lo <= 2)).all())
 
 
 def fits(axes: list[SheetAxis]) -> bool:

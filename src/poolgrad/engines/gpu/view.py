@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ...errors import PoolGradValueError
 from .record import STORAGE, DeviceArray
 
 __all__ = ["Launch", "Plan", "Pointer", "View", "dense", "view_of"]
@@ -57,6 +58,8 @@ class Plan(NamedTuple):
 
 def view_of(array: DeviceArray, which: int) -> View:
     aligned = 16 if array.pointer % 16 == 0 else array.pointer & -array.pointer
+    if aligned < array.dtype.itemsize:
+        raise PoolGradValueError(f"arrays on a GPU must lie on multiples of their elements' {array.dtype.itemsize} bytes")
     return View(Pointer(which), array.dtype, array.shape, array.strides, aligned)
 
 

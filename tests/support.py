@@ -6,7 +6,8 @@ Two results have the same bits when every element does; any NaN equals any NaN, 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -216,3 +217,19 @@ def regions(draw: st.DrawFn, sizes: Sequence[int]) -> tuple[slice, ...]:
 
 seeds = st.integers(0, 2**32 - 1)
 dtypes = st.sampled_from(DTYPES)
+
+
+def in_threads(call: Callable[[], Any], threads: int = 6, calls: int = 5) -> list[Any]:
+    """The last answer of each of several threads that call at once."""
+    answers: list[Any] = [None] * threads
+
+    def work(k: int) -> None:
+        for _ in range(calls):
+            answers[k] = call()
+
+    workers = [threading.Thread(target=work, args=(k,)) for k in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(timeout=120)
+    return answers

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -390,18 +389,7 @@ def test_callers_do_not_meet(bridge: jax_host.Bridge) -> None:
     x = support.random_array(7, (2, 19, 17, 5), FLOAT32)
     want = poolgrad.avg_pool(x, 9, stride=1, padding="same")
     call = jax.jit(lambda x: pj.avg_pool(x, 9, stride=1, padding="same"))
-    answers: list[Any] = [None] * 6
-
-    def work(k: int) -> None:
-        for _ in range(5):
-            answers[k] = np.asarray(call(x))
-
-    workers = [threading.Thread(target=work, args=(k,)) for k in range(len(answers))]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(timeout=120)
-    for answer in answers:
+    for answer in support.in_threads(lambda: np.asarray(call(x))):
         support.assert_same_bits(answer, want)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -143,18 +142,7 @@ def test_callers_do_not_meet() -> None:
     x = support.random_array(7, (2, 190, 170, 5), np.dtype(np.float32))
     want = poolgrad.avg_pool(x, 9, stride=1, padding="same", num_threads=1)
     call = jax.jit(lambda x: pj.avg_pool(x, 9, stride=1, padding="same"))
-    answers: list[Any] = [None] * 6
-
-    def work(k: int) -> None:
-        for _ in range(5):
-            answers[k] = np.asarray(call(x))
-
-    workers = [threading.Thread(target=work, args=(k,)) for k in range(len(answers))]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    for answer in answers:
+    for answer in support.in_threads(lambda: np.asarray(call(x))):
         support.assert_same_bits(answer, want)
 
 

@@ -9,13 +9,38 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from poolgrad import Pool
+from poolgrad import Axis, Pool
 from poolgrad.engines.numpy import run
 from poolgrad.layout import spatial_positions
 
 DEVICE = "cuda"
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 DTYPES = [np.dtype(np.float32), BFLOAT16, np.dtype(np.float16), np.dtype(np.float64)]
+
+R = Axis.regular
+POOLS = {
+    "2x2 with a rest": Pool((R(13, 2), R(12, 2))),
+    "3x3 s2 same": Pool((R(13, 3, stride=2, padding="same"), R(12, 3, stride=2, padding="same"))),
+    "3x4 s1 same": Pool((R(11, 3, stride=1, padding="same"), R(12, 4, stride=1, padding="same"))),
+    "global": Pool((R(7, 7), R(6, 6))),
+    "15x13 same": Pool((R(40, 15, stride=1, padding="same"), R(33, 13, stride=1, padding="same"))),
+    "63x40 same": Pool((R(70, 63, stride=1, padding="same"), R(50, 40, stride=1, padding="same"))),
+    "three levels": Pool((R(90, 80, stride=1), R(20, 3))),
+    "2x2x3": Pool((R(8, 2), R(6, 2), R(9, 3))),
+    "3x3x2 same": Pool((R(8, 3, stride=1, padding="same"), R(7, 3, stride=1, padding="same"), R(6, 2, stride=1, padding="same"))),
+    "9x9x9 same": Pool(tuple(R(n, 9, stride=1, padding="same") for n in (14, 12, 11))),
+    "long line": Pool((R(400, 21, stride=1, padding="same"),)),
+    "gaps": Pool((R(13, 2, stride=3), R(17, 2, stride=5, padding=(1, 1)))),
+    "dilated": Pool((R(23, 3, stride=2, dilation=2), R(17, 3, stride=1, dilation=3, padding=2))),
+    "adaptive": Pool((Axis.adaptive(13, 5), Axis.adaptive(20, 7))),
+    "fractional": Pool((Axis.fractional(20, [0, 3, 5, 9, 14, 20], overlapping=True), Axis.fractional(40, [0, 13, 26, 40]))),
+    "empty cells": Pool((Axis.fractional(20, [0, 3, 3, 9, 14, 25], allow_empty=True), R(4, 2))),
+    "four axes": Pool((R(5, 2, stride=1), R(6, 3, stride=1, padding="same"), R(4, 2), R(5, 3, stride=2, padding="same"))),
+    "far": Pool((R(3000, 2500, stride=7),)),
+    "counts": Pool((R(13, 3, stride=2, padding=(1, 2), count="padded"), R(12, 4, stride=3, padding=(2, 1), count="window"))),
+    "divisor": Pool((R(13, 3, stride=2), R(12, 4, stride=3)), -7),
+}
+"""One of every kind."""
 
 Array = Any
 Tensor = Any

@@ -8,7 +8,6 @@ broadcast that a user would write, whichever is quicker.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -104,10 +103,8 @@ def main() -> None:
             rows.append(measure(peer, Row(case, layout, asked.dtype, asked.forward), asked.rounds or (3 if asked.quick else 15)))
             text = cells(rows[-1])
             print(f"{text[0]:<44} {text[1]:<6} " + " ".join(f"{entry:>18}" for entry in text[2:]), flush=True)
-    if folder := report.MEASURED if asked.docs else asked.output:
-        folder.mkdir(parents=True, exist_ok=True)
-        whole = {"command": said, "about": facts, "rows": rows}
-        (folder / "jax.json").write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    folder = report.MEASURED if asked.docs else asked.output
+    report.write_json(folder and folder / "jax.json", facts, rows, said)
     if asked.docs:
         report.put_into_docs("jax", f"{markdown(rows)}\n\n{report.note(said, facts)}")
 

@@ -25,7 +25,7 @@ __all__ = ["about", "markdown", "plot_rows", "plot_windows", "print_row", "print
 
 MEASURED = Path("docs", "measured")
 IMAGES = Path("docs", "images")
-PAGES = (Path("README.md"), Path("docs", "performance.md"), Path("docs", "jax.md"))
+PAGES = (Path("README.md"), *(Path("docs", f"{page}.md") for page in ("performance", "jax", "scipy", "tensorflow-adapter")))
 
 COLOURS = {"floor": "#9aa0a6", "poolgrad": "#d1495b", "PyTorch": "#edae49", "TensorFlow": "#00798c", "JAX": "#5e4fa2"}
 
@@ -111,11 +111,12 @@ def put_into_docs(marker: str, text: str) -> None:
             print(f"wrote '{marker}' into {page}")
 
 
-def write_json(path: Path | None, facts: dict[str, Any], rows: Sequence[dict[str, Any]]) -> None:
+def write_json(path: Path | None, facts: dict[str, Any], rows: Sequence[dict[str, Any]], said: str | None = None) -> None:
+    """The numbers of a table; `said` is how the run was started, if not as `poolgrad`."""
     if path is None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    whole = {"command": command(), "about": facts, "rows": list(rows)}
+    whole = {"command": said or command(), "about": facts, "rows": list(rows)}
     path.write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(f"wrote {path}")
 

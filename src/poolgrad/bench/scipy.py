@@ -8,7 +8,6 @@ result from the same vector and agree on it before they are timed. They take tur
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -27,7 +26,6 @@ from .runs import cores
 
 __all__ = ["main"]
 
-PAGE = Path("docs", "scipy.md")
 PATIENCE = 3.0
 """Seconds after which a slow contestant has had its turns."""
 
@@ -134,7 +132,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="float64", choices=["float32", "float64"])
     parser.add_argument("--quick", action="store_true", help="few rounds: does it work?")
     parser.add_argument("--output", type=Path, help="a folder for scipy.json")
-    parser.add_argument("--docs", action="store_true", help=f"rewrite the table of {PAGE}")
+    parser.add_argument("--docs", action="store_true", help="rewrite the table of docs/scipy.md")
     asked = parser.parse_args()
     threads = cores()
     limit_threads(threads)
@@ -152,14 +150,9 @@ def main() -> None:
     command = " ".join(["python -m poolgrad.bench.scipy", *(a for a in sys.argv[1:] if a != "--docs")])
     lines += ["", report.note(command, facts)]
     print("\n".join(lines[-2:]))
-    if asked.output:
-        asked.output.mkdir(parents=True, exist_ok=True)
-        whole = {"command": command, "about": facts, "rows": records}
-        (asked.output / "scipy.json").write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    report.write_json(asked.output and asked.output / "scipy.json", facts, records, command)
     if asked.docs:
-        old = PAGE.read_text(encoding="utf-8")
-        begin, end = "<!-- measured: scipy -->\n", "<!-- end -->"
-        PAGE.write_text(old[: old.index(begin) + len(begin)] + "\n".join(lines) + "\n" + old[old.index(end) :], encoding="utf-8")
+        report.put_into_docs("scipy", "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ composition of basic ops). All take turns, round after round, and the best call 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -27,7 +26,6 @@ MODES = ("eager", "tf.function", "XLA")
 SECONDS = 3.0
 """A contestant leaves the rounds once it has used up this time."""
 
-PAGE = Path("docs", "tensorflow-adapter.md")
 
 Call = Callable[[Any], Any]
 
@@ -99,7 +97,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--quick", action="store_true", help="few rounds: does it work?")
     parser.add_argument("--output", type=Path, help="a folder for tensorflow.json")
-    parser.add_argument("--docs", action="store_true", help=f"rewrite the table of {PAGE}")
+    parser.add_argument("--docs", action="store_true", help="rewrite the table of docs/tensorflow-adapter.md")
     asked = parser.parse_args()
     limit_threads(asked.threads)
     peer = TensorFlow(asked.threads)
@@ -119,14 +117,9 @@ def main() -> None:
     command = " ".join(["python -m poolgrad.bench.tensorflow", *(a for a in sys.argv[1:] if a != "--docs")])
     lines += ["", report.note(command, facts)]
     print("\n".join(lines[-2:]))
-    if asked.output:
-        asked.output.mkdir(parents=True, exist_ok=True)
-        whole = {"command": command, "about": facts, "rows": records}
-        (asked.output / "tensorflow.json").write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    report.write_json(asked.output and asked.output / "tensorflow.json", facts, records, command)
     if asked.docs:
-        old = PAGE.read_text(encoding="utf-8")
-        begin, end = "<!-- measured: tensorflow -->\n", "<!-- end -->"
-        PAGE.write_text(old[: old.index(begin) + len(begin)] + "\n".join(lines) + "\n" + old[old.index(end) :], encoding="utf-8")
+        report.put_into_docs("tensorflow", "\n".join(lines))
 
 
 if __name__ == "__main__":

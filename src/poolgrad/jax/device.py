@@ -9,7 +9,6 @@ that `parts.encode` writes for one part of every axis. So a saved program runs i
 from __future__ import annotations
 
 import atexit
-import ctypes
 import threading
 import warnings
 from collections.abc import Callable
@@ -23,7 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..engines.gpu import DeviceArray, Operation
-from ..engines.gpu.driver import _check, _cuda, device, nvrtc
+from ..engines.gpu.driver import has_driver, nvrtc
+from ..engines.gpu.driver import holder as holder_of
 from ..engines.gpu.general import MOST
 from ..errors import PoolGradDeviceError, PoolGradTypeError, PoolGradValueError
 from ..geometry import Pool
@@ -33,7 +33,6 @@ from .parts import Cut, encode, result_shape
 
 __all__ = ["handler", "has_engine", "launched", "serves"]
 
-DEVICE_ORDINAL = 9
 KEPT_CALLS = 256
 
 _used = threading.Event()
@@ -71,15 +70,7 @@ def _packed(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def _holder(pointer: int) -> Any:
-    """The device whose memory this is."""
-    ordinal, cuda = ctypes.c_int(), _cuda()
-    status = cuda.cuPointerGetAttribute(ctypes.byref(ordinal), DEVICE_ORDINAL, ctypes.c_uint64(pointer))
-    _check(cuda, status, "cuPointerGetAttribute")
-    return device(ordinal.value)
-
-
-def handler(holder: Callable[[int], Any] = _holder) -> Any:
+def handler(holder: Callable[[int], Any] = holder_of) -> Any:
     """The custom call for XLA. `holder` finds the device of a pointer: an object like `engines.gpu.driver.Device`."""
     return frame.handler(partial(_run, holder))
 
@@ -113,9 +104,7 @@ def _settle() -> None:
 @cache
 def has_engine() -> bool:
     """Whether this machine has what the engine needs. A program made where there is no driver is made for another machine."""
-    try:
-        _cuda()
-    except PoolGradDeviceError:
+    if not has_driver():
         return False
     try:
         nvrtc()

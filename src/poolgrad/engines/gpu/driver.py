@@ -22,10 +22,10 @@ import numpy.typing as npt
 
 from ...errors import PoolGradDeviceError, PoolGradMemoryError
 
-__all__ = ["Device", "compile_cubin", "device", "nvrtc"]
+__all__ = ["Device", "compile_cubin", "device", "has_driver", "holder", "nvrtc"]
 
 OUT_OF_MEMORY, NOT_READY, RELAXED, NON_BLOCKING, NO_TIMING = 2, 600, 2, 1, 2
-MAJOR, MINOR, SHARED, MOST_SHARED = 75, 76, 97, 8
+MAJOR, MINOR, SHARED, DYNAMIC_SHARED, ORDINAL = 75, 76, 97, 8, 9
 LAUNCH_BUFFER, LAUNCH_SIZE = 1, 2
 
 _making = threading.RLock()
@@ -178,7 +178,7 @@ class Device:
                 self._call("cuModuleLoadData", ctypes.byref(module), compile_cubin(source, self.architecture))
                 self._call("cuModuleGetFunction", ctypes.byref(found), module, name.encode())
                 if shared > 48 * 1024:
-                    self._call("cuFuncSetAttribute", found, MOST_SHARED, shared)
+                    self._call("cuFuncSetAttribute", found, DYNAMIC_SHARED, shared)
                 self._kernels[source, name] = found
         return found
 
@@ -245,3 +245,20 @@ class Table:
 @cache
 def device(index: int) -> Device:
     return Device(index)
+
+
+def has_driver() -> bool:
+    """Whether this machine has a CUDA driver."""
+    try:
+        _cuda()
+    except PoolGradDeviceError:
+        return False
+    return True
+
+
+def holder(pointer: int) -> Device:
+    """The device whose memory this is."""
+    ordinal, cuda = ctypes.c_int(), _cuda()
+    status = cuda.cuPointerGetAttribute(ctypes.byref(ordinal), ORDINAL, ctypes.c_uint64(pointer))
+    _check(cuda, status, "cuPointerGetAttribute")
+    return device(ordinal.value)

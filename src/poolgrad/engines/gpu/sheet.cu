@@ -173,35 +173,27 @@ struct Open {
 
 // The same for long windows, a block of eight rows at a time: sums down the last blocks, and their totals.
 struct Blocks {
-    Acc<A, V> down[DEPTH][8], total[DEPTH];
+    Acc<A, V> down[DEPTH][8], total;  // the total of the last block: no window of 16 holds an earlier one whole
 
     MEMBER void begin() {
 #pragma unroll
-        for (int b = 0; b < DEPTH; ++b) {
-            total[b] = filled<A, V>((A)-0.0);
-#pragma unroll
-            for (int j = 0; j < 8; ++j) down[b][j] = filled<A, V>((A)-0.0);
-        }
+        for (int k = 0; k < 8 * DEPTH; ++k) down[k / 8][k % 8] = filled<A, V>((A)-0.0);
+        total = filled<A, V>((A)-0.0);
     }
     // The interval that ends after `h` rows of this block, whose sum is `up`.
     MEMBER Acc<A, V> ending(int h, const Acc<A, V>& up) const {
         const int lo = h - STREAM + 8 * DEPTH, block = lo / 8 - DEPTH, rest = lo % 8;
         Acc<A, V> sum = filled<A, V>((A)-0.0), totals = sum;
         if (rest) sum = down[-1 - block][rest];
-#pragma unroll
-        for (int b = -DEPTH; b < 1; ++b)
-            if (b >= block + (rest > 0) && b < h / 8) totals = totals + (b < 0 ? total[b < 0 ? -1 - b : 0] : up);
+        if (block + (rest > 0) < 0) totals = total;
+        if (h == 8) totals = totals + up;
         sum = sum + totals;
         return h < 8 ? sum + up : sum;
     }
     MEMBER void keep(const Acc<A, V>* term, const Acc<A, V>& all) {
 #pragma unroll
-        for (int b = DEPTH - 1; b > 0; --b) {
-            total[b] = total[b - 1];
-#pragma unroll
-            for (int j = 1; j < 8; ++j) down[b][j] = down[b - 1][j];
-        }
-        total[0] = all;
+        for (int k = 8 * DEPTH - 1; k > 8; --k) down[k / 8][k % 8] = down[k / 8 - 1][k % 8];
+        total = all;
         down[0][7] = term[7];
 #pragma unroll
         for (int j = 6; j > 0; --j) down[0][j] = down[0][j + 1] + term[j];

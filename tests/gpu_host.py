@@ -55,10 +55,7 @@ static inline unsigned float_to_bits(float f) { unsigned u; memcpy(&u, &f, 4); r
 static inline float div_rn(float a, float b) { return a / b; }
 static inline double div_rn(double a, double b) { return a / b; }
 static inline float near_reciprocal(float d) { return 1.0f / d * 1.0000001f; }
-static inline double fine_reciprocal(double d) { return 1.0 / d * 1.0000000000000002; }
-template <class T> static const T* afresh(const T* p) { return p; }
 static inline float fma_rn(float a, float b, float c) { return std::fmaf(a, b, c); }
-static inline double fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
 struct F16;
 static inline float widen(F16 h);
 static inline F16 narrow(float f, F16*);

@@ -33,9 +33,17 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> gpu_host.Host:
     return gpu_host.Host(tmp_path_factory.mktemp("kernels"))
 
 
-def check(host: gpu_host.Host, pool: Pool, layout: str, dtype: Any, *, forwards: bool, accumulate: bool = False) -> list[str]:
-    """Compare bits with the definition; the kernels that ran."""
+LEAST = float(ml_dtypes.finfo(np.float32).smallest_subnormal)
+
+
+def check(
+    host: gpu_host.Host, pool: Pool, layout: str, dtype: Any, *, forwards: bool, accumulate: bool = False, tiny: bool = False
+) -> list[str]:
+    """Compare bits with the definition, of special numbers or of multiples of the least; the kernels that ran."""
     source = random_array(3, source_shape(pool, layout, 3, 8, forwards=forwards), dtype, "special")
+    if tiny:
+        rng = np.random.default_rng(3)
+        source = (rng.integers(-(2**24), 2**24, source.shape) * 2.0 ** rng.integers(-9, 7, source.shape) * LEAST).astype(dtype)
     old = random_array(4, result_shape(pool, source.shape, layout, forwards=forwards), dtype)
     want = support.compute("numpy", pool, source, layout, forwards=forwards, out=old.copy(), accumulate=accumulate)
     got, spatial, before = old.copy(), spatial_positions(layout, len(layout)), len(host.launches)
@@ -76,7 +84,7 @@ WRITTEN: list[tuple[Pool, str, Any, set[str]]] = [
     (Pool((R(13, 2), R(12, 2))), "NHWC", FLOAT32, {"tile"}),
     (Pool((R(13, 3, stride=2, padding="same"), R(12, 3, stride=2, padding="same"))), "NHWC", BFLOAT16, {"tile"}),
     (Pool((R(13, 3, stride=2, padding="same"), R(12, 3, stride=2, padding="same"))), "NCHW", FLOAT32, {"tile"}),
-    (Pool((R(13, 2, stride=3), R(17, 2, stride=5, padding=(1, 1)))), "NHWC", FLOAT32, {"tile"}),
+    (Pool((R(13, 2, stride=3), R(17, 6, stride=7, padding=(1, 1)))), "NHWC", FLOAT32, {"tile"}),
     (Pool((R(7, 7), R(6, 6))), "NCHW", FLOAT32, {"spread", "sheet"}),
     (Pool((R(8, 2), R(6, 2), R(9, 3))), "NDHWC", FLOAT64, {"tile"}),
     (Pool((R(90, 80, stride=1), R(20, 3))), "NHWC", FLOAT32, {"line", "tile"}),
@@ -112,6 +120,36 @@ def test_written_kernels(host: gpu_host.Host, k: int) -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize("k", [k for k, row in enumerate(WRITTEN) if row[2] == FLOAT32])
+def test_quotients_half_way_between_subnormal_numbers(host: gpu_host.Host, k: int) -> None:
+    """In every form of kernel, with infinities among them in the test above."""
+    pool, layout, dtype, kernels = WRITTEN[k]
+    with gpu_host.worth_writing(0):
+        seen = {name for forwards in (False, True) for name in check(host, pool, layout, dtype, forwards=forwards, tiny=True)}
+    assert seen == kernels
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("fminf(over.v[k], 3.4e38f)", "over.v[k]"),
+        ("2 * fabsf(over.v[k]) != d * LEAST", "true"),
+        ("2 * fabsf(over.v[k]) != d * LEAST", "false"),
+        ("over.v[k] > 0 ?", "over.v[k] < 0 ?"),
+        ("!odd ?", "odd ?"),
+        ("< 0x01000000u", "< 0x00000010u"),
+    ],
+)
+def test_a_wrong_quotient_is_seen(right: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = general.prelude("prelude")
+    assert right in text
+    monkeypatch.setattr(written, "prelude", lambda: text.replace(right, wrong))
+    with pytest.raises(AssertionError, match="differ"):
+        test_every_division_is_correctly_rounded(gpu_host.Host(tmp_path))
+
+
+@needs_compiler
 def test_rolled_and_tiled_agree(host: gpu_host.Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the choice of tiles, the bits are the same."""
     pool = Pool((R(14, 3, stride=1, padding="same"), R(9, 2, stride=1, padding="same")))
@@ -129,7 +167,7 @@ def test_every_division_is_correctly_rounded(host: gpu_host.Host) -> None:
     with np.errstate(over="ignore"):
         dy = random_array(9, (5, 600, 1), FLOAT32, "special") * np.exp2(rng.integers(-140, 120, (5, 600, 1))).astype(np.float32)
     with gpu_host.worth_writing(0):
-        dy.reshape(-1)[:2000] = np.arange(1, 2001) * float(ml_dtypes.finfo(np.float32).smallest_subnormal)  # half-way quotients
+        dy.reshape(-1)[1800:] = np.arange(1, 1201) * LEAST  # half-way quotients
         for n in (3, 5, 6, 7, 9, 10, 11, 13, 49, 98, 127, 150, 206, 255, 1000, 4095, 4097):
             (piece,) = Pool((R(n, n),)).gradient_pieces()
             want, got = (np.zeros((5, 600, n), np.float32) for _ in range(2))

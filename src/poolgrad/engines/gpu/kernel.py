@@ -36,12 +36,13 @@ class Division(NamedTuple):
     first: bool = True
     by: float = 1.0
 
-    def of(self, value: str, d: str, exact: str = "EXACT") -> str:
+    def of(self, value: str, d: str, how: str = "exact") -> str:
+        """The text of a quotient; `how` is `exact` or `checked` (prelude.cu)."""
         if self.kind == "scale":
             return f"scaled({value}, r)"
         if self.kind == "one":
-            return f"quotient<{exact}>({value}, one, r, rare)"
-        return f"quotient<{exact}>({value}, {d}, reciprocal({d}), rare)"
+            return f"{how}({value}, one, r)"
+        return f"{how}({value}, {d}, reciprocal({d}))"
 
 
 class Kernel:
@@ -82,23 +83,14 @@ class Kernel:
     def divides_last(self) -> bool:
         return self.division.kind != "none" and not self.division.first
 
-    def text(self, name: str, total: int, exact: bool = False) -> str:
-        """The kernel: the work in straight lines, and once more with exact division for the thread that met a rare number.
-
-        `exact` divides so from the start: fewer instructions to compile, more to execute.
-        """
-        names = ["source", "out", "total", *(parameter.split()[-1] for parameter in self.parameters)]
-        kinds = ["const SRC* __restrict__ source", "DST* __restrict__ out", "i64 total", *self.parameters]
-        taken, given = ", ".join(kinds), ", ".join(names)
-        again_given = given.replace("source", "afresh(source)", 1)
-        again = self.division.kind in ("one", "counts") and not self.accumulate and self.wide == "float" and not exact
+    def text(self, name: str, total: int) -> str:
+        """The kernel: the work in straight lines."""
+        taken = ", ".join(["const SRC* __restrict__ source", "DST* __restrict__ out", "i64 total", *self.parameters])
         body = "\n".join(self.lines)
         return (
-            f"{self.types(total)}template <bool EXACT> CONST_FN bool work({taken}) {{\n    bool rare = false;\n"
-            "    INDEX index = (INDEX)blockIdx.x * blockDim.x + threadIdx.x;\n    if (index >= total) return false;\n"
-            f"{body}\n    return rare;\n}}\n"
-            + f'extern "C" __global__ void __launch_bounds__({THREADS}, {self.blocks}) {name}({taken}) {{\n'
-            + (f"    if (work<false>({given})) work<true>({again_given});\n}}\n" if again else f"    work<true>({given});\n}}\n")
+            f'{self.types(total)}extern "C" __global__ void __launch_bounds__({THREADS}, {self.blocks}) {name}({taken}) {{\n'
+            "    INDEX index = (INDEX)blockIdx.x * blockDim.x + threadIdx.x;\n    if (index >= total) return;\n"
+            f"{body}\n}}\n"
         )
 
     def types(self, total: int) -> str:
@@ -147,7 +139,7 @@ def spread_kernel(kernel: Kernel, step: int, positions: int, total: int) -> str:
     kernel.say("const SRC* s = source + (i64)run * step;")
     for name, place, there in (("here", "s", "true"), ("next", "s + step", f"at + {width} > positions")):
         value = f"load_if<A, 1>({there}, {place})"
-        kernel.let(name, kernel.division.of(value, "") if kernel.division.kind != "none" else value)
+        kernel.let(name, kernel.division.of(value, "", "checked") if kernel.division.kind != "none" else value)
     kernel.say(f"Acc<A, {width}> w;")
     kernel.say(f'_Pragma("unroll") for (int k = 0; k < {width}; ++k) w.v[k] = (at + k < positions ? here : next).v[0];')
     old = f"load<A, {width}>(out + begin) + " if kernel.accumulate else ""

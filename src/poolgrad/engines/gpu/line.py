@@ -87,7 +87,7 @@ def line_kernel(kernel: Kernel, loops: list[Loop], order: list[int], axis: LineA
         for i, value in _line(kernel, axis.reach, variant, f"k{k}_", lambda j: f"load<A, V>(s + {j} * {step})", AHEAD):
             kernel.finish(f"d + {i} * {jump}", value, f"(common * count[z + {i}])")
         kernel.say("}")
-    return kernel.text("line", total, exact=True)
+    return kernel.text("line", total)
 
 
 class LineAxis(NamedTuple):
@@ -161,10 +161,8 @@ def _divided(division: Division) -> str:
     """The vector y is x, divided."""
     if division.kind == "none":
         return ""
-    quick, sure = (division.of("one_of(x.v[v])", "((A)begins[2 * LINES + k] * count[at + v])", e) for e in ("false", "true"))
-    return f"""bool rare = false;
-_Pragma("unroll") for (int v = 0; v < WIDTH; ++v) y.v[v] = ({quick}).v[0];
-if (rare) for (int v = 0; v < WIDTH; ++v) y.v[v] = ({sure}).v[0];"""
+    quotient = division.of("one_of(x.v[v])", "((A)begins[2 * LINES + k] * count[at + v])", "checked")
+    return f'_Pragma("unroll") for (int v = 0; v < WIDTH; ++v) y.v[v] = ({quotient}).v[0];'
 
 
 STAGED = """%(types)sextern "C" __global__ void __launch_bounds__(64) staged(%(taken)s) {

@@ -21,15 +21,6 @@ CONST_FN u32 float_to_bits(float f) { return __float_as_uint(f); }
 CONST_FN float div_rn(float a, float b) { return __fdiv_rn(a, b); }
 CONST_FN double div_rn(double a, double b) { return __ddiv_rn(a, b); }
 CONST_FN float fma_rn(float a, float b, float c) { return __fmaf_rn(a, b, c); }
-CONST_FN double fma_rn(double a, double b, double c) { return __fma_rn(a, b, c); }
-CONST_FN double fine_reciprocal(double d) {
-    double r;
-    asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(d));
-    for (int k = 0; k < 3; ++k) r = __fma_rn(__fma_rn(-d, r, 1.0), r, r);
-    return r;
-}
-// The same pointer, but what was read through it before is forgotten: kept values would cost registers.
-template <class T> CONST_FN const T* afresh(const T* p) { asm volatile("mov.b64 %0, %0;" : "+l"(p)); return p; }
 CONST_FN float near_reciprocal(float d) { float r; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d)); return r; }
 CONST_FN float widen(F16 h) { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h.bits)); return f; }
 CONST_FN F16 narrow(float f, F16*) { F16 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.bits) : "f"(f)); return h; }
@@ -164,31 +155,46 @@ template <class A, int V> CONST_FN Acc<A, V> divided(const Acc<A, V>& a, A d) {
     return q;
 }
 
-// a / d for an integer 1 <= d < 2^21, without a branch or a call. By r, the reciprocal of d, and one correction this is the
-// correctly rounded quotient, zeros' signs included, unless the quotient is tiny or a is infinite: then `rare` is set, and
-// the thread does its work again with EXACT. That goes through double precision: a quotient of 24 bits by 21 bits is further
-// than 2^-46 from where float rounding turns, and the product here is nearer than 2^-50 to the quotient. Only subnormal ones
-// may lie half-way between two numbers: a correction brings those there exactly.
+#define LEAST 1.40129846e-45f  // the least subnormal number
+
+// a / d for an integer 1 <= d < 2^21, by r, the reciprocal of d, and one correction. `over`, what the first try times d exceeds a
+// by, is exact: a multiple of the last place of `near`, and less than 2^23 of them. So the corrected quotient is off by less than
+// 2^-22 of a last place before it is rounded, and quotients of 24 bits by 21 bits lie further than that from where rounding
+// turns, or upon it. Only subnormal ones can lie upon it, half-way between two numbers. EXACT takes the even one of those, and lets
+// infinities through; without it `rare` is set where either may be needed, for less work. Which is faster depends on the kernel.
 template <bool EXACT, int V> CONST_FN Acc<float, V> quotient(const Acc<float, V>& a, float d, float r, bool& rare) {
-    Acc<float, V> q;
-    const double fine = EXACT ? fine_reciprocal(d) : 0;
+    Acc<float, V> q, near, over;
+    bool tiny = false;
 #pragma unroll
     for (int k = 0; k < V; ++k) {
-        if (EXACT) {
-            const double near = (double)a.v[k] * fine;
-            q.v[k] = (float)near;
-            if (fabsf(q.v[k]) > 1.17549435e-38f) continue;
-            const double left = fma_rn(-near, (double)d, (double)a.v[k]);
-            if (left > 0 || left < 0) q.v[k] = (float)fma_rn(left, fine, near);
-            continue;
+        near.v[k] = a.v[k] * r;
+        over.v[k] = fma_rn(near.v[k], d, -a.v[k]);
+        if (EXACT) over.v[k] = fminf(over.v[k], 3.4e38f);  // where it is no number: the infinity remains
+        q.v[k] = fma_rn(over.v[k], -r, near.v[k]);
+        if (EXACT) tiny |= (float_to_bits(q.v[k]) << 1) - 1 < 0x01000000u;  // not zero, up to the least normal number
+        else rare |= !(fabsf(q.v[k]) >= 7.888609e-31f) && a.v[k] != 0;
+    }
+    if (EXACT && tiny) {
+#pragma unroll
+        for (int k = 0; k < V; ++k) {
+            if (2 * fabsf(over.v[k]) != d * LEAST) continue;  // true half-way: elsewhere a would need more than 24 bits
+            const bool odd = float_to_bits(near.v[k]) & 1;
+            q.v[k] = !odd ? near.v[k] : over.v[k] > 0 ? near.v[k] - LEAST : near.v[k] + LEAST;
         }
-        const float near = a.v[k] * r;
-        q.v[k] = fma_rn(fma_rn(near, d, -a.v[k]), -r, near);
-        rare |= !(fabsf(q.v[k]) >= 7.888609e-31f) && a.v[k] != 0;
     }
     return q;
 }
 template <bool EXACT, int V> CONST_FN Acc<double, V> quotient(const Acc<double, V>& a, double d, double, bool&) { return divided(a, d); }
+
+template <class A, int V> CONST_FN Acc<A, V> exact(const Acc<A, V>& a, A d, A r) {
+    bool rare;
+    return quotient<true>(a, d, r, rare);
+}
+template <class A, int V> CONST_FN Acc<A, V> checked(const Acc<A, V>& a, A d, A r) {
+    bool rare = false;
+    const Acc<A, V> q = quotient<false>(a, d, r, rare);
+    return rare ? exact(a, d, r) : q;
+}
 
 // The reciprocal of d to within 2^-46 of a rounding error: enough for the correction above.
 CONST_FN float reciprocal(float d) {

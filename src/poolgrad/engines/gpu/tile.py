@@ -173,7 +173,7 @@ class _Tile:
         if not self.kernel.divides_first:
             return raw
         if self.hoists:
-            return self.kernel.let(name, f"quotient<EXACT>({raw}, d_{name}, r_{name}, rare)")
+            return self.kernel.let(name, f"exact({raw}, d_{name}, r_{name})")
         return self.kernel.let(name, self.kernel.division.of(raw, self._divisor(at)))
 
     def _divisor(self, at: tuple[int, ...]) -> str:

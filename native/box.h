@@ -7,6 +7,8 @@
 namespace poolgrad {
 namespace PG_ISA {
 
+template <class A> struct Terms;
+
 template <class S> class Box {
     using A = typename AccumulatorOf<S>::type;
 
@@ -45,9 +47,7 @@ private:
     // How many of n positions from i on divide by the same.
     int64_t alike(int k, int64_t i, int64_t n) const {
         if (plan_.divide_first || plan_.constant_divisor) return n;
-        const int64_t* count = plan_.axes[k]->count.data() + i;
-        for (int64_t j = 1; j < n; ++j) if (count[j] != count[0]) return j;
-        return n;
+        return least(n, plan_.axes[k]->alike[i]);
     }
     void run_images(const char* source, char* result);
     // Small windows over rows that can be used where they lie, into rows that lie packed.
@@ -55,6 +55,13 @@ private:
     void run_direct(const char* source, char* result);
     // Row i of the last axis but one, from `planes` planes.
     void direct_row(int64_t i, int64_t planes, const char* source, int64_t product, char* to);
+    // Windows that slide (sliding.h), all channels at a time.
+    bool is_sliding(const char* result) const;
+    void run_sliding(const char* source, char* result);
+    // A plane of the first of three axes (of two axes, all of it): its sums go into `plane`, and with those of the two planes before
+    // into `result`, unless that is null.
+    void slide_plane(const char* source, int64_t product, A* plane, const A* older, const A* old, char* result);
+    void slide_part(const Terms<A>& terms, bool complete, char* to, int64_t n);
     // First axis, short intervals: a ring of blocks.
     void run_short(const char* source, char* result);
     // The same for two axes and packed rows: a row is made a few positions at a time, and what it completes of the result

@@ -9,6 +9,7 @@
 #include "floor.h"
 #include "images.h"
 #include "making.h"
+#include "sliding.h"
 
 namespace poolgrad {
 namespace PG_ISA {
@@ -35,10 +36,11 @@ template <class S> void Box<S>::run(const char* source, char* result, const int6
     block_ = K == 2 ? inner_[1] : padded_row(inner_[1], int64_t(sizeof(A)));
     const Span w = plan_.divide_first ? need_[K - 1] : Span{a_[K - 1], b_[K - 1]};
     const Span whole = plan_.divide_first ? last.rows_needed(0, last.positions) : Span{0, last.positions};
-    divider_.begin(plan_, last.count.data() + w.a - (plan_.divide_first ? last.base : 0), w.a - whole.a, w.b - w.a, channels_);
+    divider_.begin(plan_, last, w.a - (plan_.divide_first ? last.base : 0), w.a - whole.a, w.b - w.a, channels_);
     streaming_ = plan_.streaming && !plan_.gather;
     char* target = plan_.gather ? begin_gathering(result) : result;
     if (plan_.whole_images) run_images(source, target);
+    else if (is_sliding(target)) run_sliding(source, target);
     else if (is_direct(source, target)) run_direct(source, target);
     else if (program_[0]) run_long(source, target);
     else if (K == 2 && plan_.rows == Rows::packed && !plan_.spread_late && !program_[1] && plan_.chunk < b_[1] - a_[1]) run_interleaved(source, target);

@@ -12,11 +12,11 @@ constexpr int64_t GOOD_SCRATCH = 5 << 20;     // bytes that stay in its part of 
 constexpr int64_t MOST_SCRATCH = 6 << 20;
 constexpr int64_t TILE = 512;                 // columns of a long first axis summed and written at a time
 constexpr int64_t CHUNK = 576;               // elements made and written at a time
+constexpr int64_t OFTEN = 4;                  // counts change often if there are as many changes as positions over this
 constexpr int64_t APART = 240;                // channels taken at a time that lie apart in the source
 constexpr int64_t SUM_COLUMNS = 128;          // most columns a program runs on at once
 constexpr int64_t TURNED = 16, TURNED_LONG = 64, TURNED_ELEMENTS = 1 << 18;
 constexpr int64_t IMAGES = 1024;               // images summed to a cell each at a time
-constexpr int64_t WOVEN_ROW = 8192;           // elements of the longest row worth an index table
 constexpr int64_t GATHER_BYTES = 128 << 10;
 constexpr int64_t FOLDED_IMAGE = 1 << 13;     // elements of an image worth computing together with its neighbours
 constexpr int64_t RUN_ELEMENTS = 4096;        // elements written as one
@@ -109,6 +109,32 @@ void merge_spread_axes(Plan& p) {
     }
 }
 
+// Whether windows slide by one along an axis: position i adds the cells from i - lead on that are there.
+bool slides(const Axis& axis, int64_t& lead) {
+    const int64_t reach = axis.reach[0];
+    int64_t i = 0;
+    while (i < axis.positions && axis.hi[size_t(i)] - axis.lo[size_t(i)] != reach) ++i;
+    if (i == axis.positions) return false;
+    lead = i - axis.lo[size_t(i)];
+    for (i = 0; i < axis.positions; ++i) {
+        const int64_t lo = std::max(i - lead, axis.base), hi = std::min(i - lead + reach, axis.base + axis.rows);
+        if (lo >= hi || axis.lo[size_t(i)] != lo || axis.hi[size_t(i)] != hi) return false;
+    }
+    return true;
+}
+
+// Whether sliding.h has it all: windows, channels and rows of the result that it knows, the division before the sums.
+void find_sliding(Plan& p) {
+    const int K = p.rank();
+    const int64_t channels = p.channels * size_of(p.dtype);
+    if (K > 3 || p.channels < FEW_CHANNELS || channels % 64 || !p.divide_first || p.accumulate || p.channel_result != size_of(p.dtype)) return;
+    for (int k = 0; k < K; ++k) {
+        const int64_t reach = p.axes[size_t(k)]->reach[0];
+        if (reach > SLIDING || reach < (K == 2 ? SLIDING : 2) || p.steps[size_t(k)].result_stride % channels || !slides(*p.axes[size_t(k)], p.lead[k])) return;
+    }
+    p.sliding = p.steps[size_t(K - 1)].result_stride == channels;
+}
+
 // Images that follow each other in both arrays, with short intervals on the first axis, are one taller image: the same
 // intervals, repeated. Nothing is added across the seams.
 void fold_images(Plan& p) {
@@ -155,118 +181,6 @@ void ensure_two_axes(Plan& p) {
     p.made.push_back(identity(first.extent));
     p.axes.insert(p.axes.begin(), p.made.back().get());
     p.steps.insert(p.steps.begin(), first);
-}
-
-// Terms 0 and 1, 2 and 3, ... of an even weave read the same two vectors, if those hold both.
-void pair_terms(Weave& w, int64_t lanes) {
-    if (w.picks != Picks::two_loads) return;
-    std::vector<int32_t> index(w.index.begin(), w.index.begin() + w.terms * lanes);
-    for (int64_t t = 1; t < w.terms; t += 2)
-        for (int64_t l = 0; l < lanes; ++l) {
-            const int64_t further = w.offset[size_t(t)] - w.offset[size_t(t - 1)];
-            int32_t& i = index[size_t(t * lanes + l)];
-            if (i >= 0) i += int32_t(further);
-            if (further < 0 || i >= 2 * lanes) return;
-        }
-    for (int64_t t = 1; t < w.terms; t += 2) w.offset[size_t(t)] = w.offset[size_t(t - 1)];
-    std::copy(index.begin(), index.end(), w.index.begin());
-    w.picks = Picks::paired;
-}
-
-// Whether the first vector's picks, moved on evenly, do for all: then the kernel need not look each of them up. Without
-// masks an absent lane is known by its index, so the same lanes must be absent throughout.
-void find_even(Weave& w, int64_t vectors, int64_t lanes, bool masks) {
-    if (lanes * w.row_in % w.row_out || w.picks == Picks::far) return;
-    const int64_t step = lanes * w.row_in / w.row_out, absent = INT64_MIN;
-    std::vector<int64_t> element(size_t(w.terms * lanes), absent), offset(size_t(w.terms), 0);
-    for (int64_t at = 0; at < vectors * w.terms; ++at)
-        for (int64_t l = 0; l < lanes; ++l) {
-            const int32_t index = w.index[size_t(at * lanes + l)];
-            int64_t& known = element[size_t(at % w.terms * lanes + l)];
-            const int64_t here = index < 0 ? absent : w.offset[size_t(at)] + index - at / w.terms * step;
-            if (at < w.terms || (masks && known == absent)) known = here;
-            else if (here != known && !(masks && here == absent)) return;
-        }
-    for (int64_t t = 0; t < w.terms; ++t) {
-        int64_t least = INT64_MAX, most = INT64_MIN;
-        for (int64_t l = 0; l < lanes; ++l) {
-            const int64_t e = element[size_t(t * lanes + l)];
-            if (e == absent) continue;
-            least = std::min(least, w.picks == Picks::in_order ? e - l : e);
-            most = std::max(most, e);
-        }
-        if (least == INT64_MAX || most - least >= (w.picks == Picks::two_loads ? 2 : 1) * lanes) return;
-        offset[size_t(t)] = least;
-    }
-    for (int64_t k = 0; k < w.terms * lanes; ++k)
-        w.index[size_t(k)] = element[size_t(k)] == absent ? -1 : int32_t(element[size_t(k)] - offset[size_t(k / lanes)]);
-    std::copy(offset.begin(), offset.end(), w.offset.begin());
-    w.step = step;
-    w.even = true;
-    pair_terms(w, lanes);
-    w.full = std::all_of(w.present.begin(), w.present.end() - w.terms, [&](uint16_t bits) { return bits == (1u << lanes) - 1; }) &&
-             std::all_of(element.begin(), element.end(), [&](int64_t e) { return e != absent; });
-    for (int64_t t = 0; t < w.terms && w.full; ++t) {
-        const uint16_t last = w.present[size_t((vectors - 1) * w.terms + t)];
-        w.full = last == w.present[size_t((vectors - 1) * w.terms)] && (last & (last + 1)) == 0;
-    }
-}
-
-// Index tables for a short last axis, if they are not too large.
-bool make_weave(Plan& p, int64_t lanes) {
-    const Axis& axis = *p.axes.back();
-    Weave& w = p.weave;
-    const Span need = axis.rows_needed(0, axis.positions);
-    w.row_in = (need.b - need.a) * p.channels;
-    w.row_out = axis.positions * p.channels;
-    const bool narrow = std::min(w.row_in, w.row_out) < FEW_CHANNELS && std::any_of(p.axes.begin(), p.axes.end(), [](const Axis* a) { return a->is_long(); });
-    if (axis.is_long() || narrow || w.row_out == 0 || std::max(w.row_in, w.row_out) > WOVEN_ROW) return false;
-    w.period = 1;
-    while (w.period * w.row_out % lanes && w.period < lanes) ++w.period;
-    if (w.period * w.row_out * axis.reach[0] > WOVEN_ROW) w.period = 1;
-    w.terms = std::max<int64_t>(axis.reach[0], 1);
-    const int64_t vectors = ceil_div(w.period * w.row_out, lanes);
-    // Where a position has fewer terms, they may take later slots: that keeps a vector's picks close together. The sum of
-    // nothing is in the first slot or nowhere.
-    const bool empties = std::mismatch(axis.lo.begin(), axis.lo.end(), axis.hi.begin(), std::less<>()).first != axis.lo.end();
-    std::vector<int64_t> slot(axis.lo.size(), 0);
-    for (size_t i = 0; i < slot.size() && !empties; ++i) {
-        const int64_t least = axis.lo[i] - (w.terms - (axis.hi[i] - axis.lo[i]));
-        const int64_t wanted = i ? axis.lo[i - 1] - slot[i - 1] + std::max<int64_t>(axis.lo[i] - axis.lo[i - 1], 1) : least;
-        slot[i] = axis.lo[i] - std::min(std::max(wanted, least), axis.lo[i]);
-    }
-    w.picks = Picks::in_order;
-    w.offset.assign(size_t(vectors * w.terms), 0);
-    w.index.assign(size_t(vectors * w.terms * lanes), -1);
-    w.present.assign(size_t(vectors * w.terms), 0);
-    w.first_missing = empties ? 0.0 : -0.0;
-    for (int64_t v = 0; v < vectors; ++v)
-        for (int64_t t = 0; t < w.terms; ++t) {
-            const size_t at = size_t(v * w.terms + t);
-            std::vector<int64_t> element(size_t(lanes), -1);
-            int64_t offset = 0, lowest = -1;
-            for (int64_t l = 0; l < lanes && v * lanes + l < w.period * w.row_out; ++l) {
-                const int64_t flat = v * lanes + l, row = flat / w.row_out, i = flat % w.row_out / p.channels, c = flat % p.channels;
-                const int64_t source = axis.lo[size_t(i)] - slot[size_t(i)] + t;
-                if (source < axis.lo[size_t(i)] || source >= axis.hi[size_t(i)]) continue;
-                const int64_t e = element[size_t(l)] = row * w.row_in + (source - need.a) * p.channels + c;
-                if (!w.present[at]) offset = empties ? e : e - l;
-                lowest = w.present[at] ? std::min(lowest, e) : e;
-                w.present[at] = uint16_t(w.present[at] | 1u << l);
-            }
-            if (lowest >= 0 && lowest < offset) offset = lowest;
-            for (int64_t l = 0; l < lanes; ++l) {
-                const int64_t e = element[size_t(l)];
-                if (e < 0) continue;
-                if (e != offset + l) w.picks = std::max(w.picks, Picks::one_load);
-                if (e >= offset + lanes) w.picks = std::max(w.picks, Picks::two_loads);
-                if (e >= offset + 2 * lanes) w.picks = Picks::far;
-                w.index[at * size_t(lanes) + size_t(l)] = int32_t(e - offset);
-            }
-            w.offset[at] = offset;
-        }
-    find_even(w, vectors, lanes, lanes * accumulator_size(p.dtype) == 64);
-    return true;
 }
 
 // Whether each image is summed to one cell, images lying packed in the source while the cells lie packed in the result.
@@ -331,13 +245,16 @@ int64_t lay_out(Plan& p) {
     for (int k = K - 2; k >= 1; --k) block[size_t(k)] = p.box[size_t(k)] * block[size_t(k) + 1];
     const int64_t batch = K == 2 ? p.batch : 1;
     choose_run(p);
+    p.pitch = p.sliding ? padded_row(out + 2 * FEW_CHANNELS, item) : 0;
     p.ring_rows = p.axes[0]->is_long() ? rows[0] : std::min(rows[0], round_up(p.axes[0]->reach[0] + batch - 1, batch));
-    p.scratch.ring = take(p.ring_rows * (K == 2 ? block[1] : padded_row(block[1], item)));
+    const int64_t slid = p.sliding && K == 3 ? SLIDING * (p.box[1] + 1) * p.pitch : 0;
+    p.scratch.ring = take(std::max(slid, p.ring_rows * (K == 2 ? block[1] : padded_row(block[1], item))));
     for (int k = 1; k < K - 1; ++k) p.scratch.level[k] = take(rows[size_t(k)] * block[size_t(k) + 1]);
+    p.scratch.slid = take(p.sliding ? (SLIDING + 1) * p.pitch : 0);
     const bool turned = p.rows == Rows::turned;
     int64_t images = 0;
     for (const Axis* axis : p.axes) images += p.whole_images ? axis->rows + 8 : 0;
-    p.scratch.row_in = take(p.whole_images ? images * 8 : p.batch * (turned ? std::max(turned_chunk(p.box_channels) * p.box_channels, block[size_t(K - 1)]) : round_up(in, 8)));
+    p.scratch.row_in = take((p.sliding ? p.pitch + SLIDING * p.box_channels : 0) + (p.whole_images ? images * 8 : p.batch * (turned ? std::max(turned_chunk(p.box_channels) * p.box_channels, block[size_t(K - 1)]) : round_up(in, 8))));
     p.scratch.turned_in = take(turned ? round_up(in, 8) * p.batch : 0);
     p.scratch.turned_out = take(turned ? round_up(out, 8) * p.batch : 0);
     const int64_t emitted = p.run_rows * round_up(p.spread_late ? std::max(in, out) : out, line);
@@ -445,20 +362,23 @@ void find_constant_divisor(Plan& p) {
     p.divisor = product;
 }
 
-// Counts of the last axis as rows to divide by.
+// Counts of the last axis to divide by: of few channels as rows of them, of many where they differ from position to position.
 template <class A> void fill_divisors(Plan& p) {
     const Axis& axis = *p.axes.back();
     const Span need = p.divide_first ? axis.rows_needed(0, axis.positions) : Span{0, axis.positions};
-    const int64_t *count = axis.count.data() + need.a - (p.divide_first ? axis.base : 0), *end = count + (need.b - need.a);
-    if (p.constant_divisor || p.channels >= FEW_CHANNELS || std::adjacent_find(count, end, std::not_equal_to<>()) == end) return;
+    const int64_t *count = axis.count.data() + need.a - (p.divide_first ? axis.base : 0), *end = count + (need.b - need.a), n = end - count;
+    if (p.constant_divisor || n == 0) return;
+    int64_t runs = 1;
+    for (int64_t i = 1; i < n; ++i) runs += count[i] != count[i - 1];
+    const bool few = p.channels < FEW_CHANNELS;
     p.most_count = *std::max_element(count, end);
-    if (p.most_count > EXACT_COUNT<A>) return;
-    const int64_t row = (end - count) * p.channels;
-    p.divisors_half = row * divided_rows(p);
+    if (p.most_count > EXACT_COUNT<A> || (few ? runs == 1 : !p.divide_first || runs < n / OFTEN)) return;
+    const int64_t wide = few ? p.channels : 1, row = n * wide;
+    p.divisors_half = row * (few ? divided_rows(p) : 1);
     p.divisors.resize(size_t(2 * p.divisors_half) * sizeof(A) + 128);  // room to begin with a line, and to read the last vector whole
     A* to = const_cast<A*>(p.divisor_rows<A>());
     for (int64_t k = 0; k < p.divisors_half; ++k) {
-        to[k] = A(count[k % row / p.channels]);
+        to[k] = A(count[k % row / wide]);
         to[k + p.divisors_half] = A(1) / to[k];
     }
 }
@@ -482,6 +402,7 @@ void finish_plan(Plan& p, int64_t threads, int64_t vector_bytes) {
     choose_channels(p);
     merge_spread_axes(p);
     ensure_two_axes(p);
+    find_sliding(p);
     fold_images(p);
     for (const Dim& d : p.outer) p.image_count *= d.extent;
     choose_rows(p, vector_bytes / accumulator_size(p.dtype));

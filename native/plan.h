@@ -15,6 +15,7 @@ namespace poolgrad {
 
 constexpr int MAX_AXES = 64;
 constexpr int64_t FEW_CHANNELS = 16;  // fewer than this do not fill the vectors
+constexpr int64_t SLIDING = 3;        // cells of the longest window that sliding.h knows
 
 enum class Dtype : int { float32, float64, float16, bfloat16 };
 
@@ -59,7 +60,7 @@ struct Weave {
 // Offsets into a thread's scratch, in bytes.
 struct Scratch {
     size_t ring = 0, level[MAX_AXES] = {}, row_in = 0, row_out = 0, spread = 0, divided = 0, raw = 0, finished = 0, turned_in = 0, turned_out = 0,
-           sums = 0, total = 0;
+           sums = 0, slid = 0, total = 0;
 };
 
 struct Plan {
@@ -79,6 +80,8 @@ struct Plan {
     Weave weave;
     bool spread_late = false;                 // no position of the last axis adds anything: it is spread when written
     bool whole_images = false;                // every axis is summed whole, and images lie packed, one after the other
+    bool sliding = false;                     // small windows that slide by one: position i adds the cells from i - lead on that are there
+    int64_t lead[3] = {}, pitch = 0;          // of each axis; elements between its rows in scratch
     bool gather = false;                      // a box is finished in scratch and written as one
     int64_t batch = 1;                        // rows of the last axis made at a time
     int64_t ring_rows = 0, run_rows = 1;      // rows kept of a short first axis; result rows written as one
@@ -113,6 +116,9 @@ inline int64_t divided_rows(const Plan& p) { return !p.divide_first ? p.run_rows
 
 // Positions of the last axis that are turned at a time; times the channels, a multiple of 8.
 inline int64_t turned_chunk(int64_t channels) { return 256 / channels / 8 * 8 + 8; }
+
+// Index tables for a short last axis of few channels (weaving.cpp), if they are not too large.
+bool make_weave(Plan& plan, int64_t lanes);
 
 // Plan a call from its arrays' non-spatial dimensions (`plan.outer`), its axes and their strides. `threads` bounds how
 // finely the work is cut, never the result.

@@ -151,6 +151,8 @@ void Axis::find_together() {
     together.assign(lo.size(), 1);
     for (size_t i = lo.size(); i-- > 1;)
         if (hi[i] - lo[i] == hi[i - 1] - lo[i - 1] && lo[i] == lo[i - 1] + 1) together[i - 1] = together[i] + 1;
+    alike.assign(count.size(), 1);
+    for (size_t i = count.size(); i-- > 1;) if (count[i] == count[i - 1]) alike[i - 1] = alike[i] + 1;
 }
 
 Span Axis::rows_needed(int64_t a, int64_t b) const {

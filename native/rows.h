@@ -186,29 +186,26 @@ template <class A> inline void divide_run(const A* in, A* out, int64_t n, int64_
     }
 }
 
-// Divides rows by the counts of the last axis times the product of the others. With few channels, where the counts
-// differ along the row, the plan has them and their reciprocals as rows of accumulators: a product of two integers that the
-// accumulator holds exactly is rounded once, as the contract asks.
+// Divides rows by the counts of the last axis times the product of the others. Where counts differ from one position to the next,
+// or along a row of few channels, the plan has them and their reciprocals as accumulators, for each channel if those are few:
+// a product of two integers that the accumulator holds exactly is rounded once, as the contract asks.
 template <class A> class Divider {
 public:
-    // `count` are the counts of n positions of the last axis, from the plan's position `first` on.
-    void begin(const Plan& plan, const int64_t* count, int64_t first, int64_t n, int64_t channels) {
-        plan_ = &plan; count_ = count; n_ = n; c_ = channels;
-        counts_ = plan.divisors.empty() ? nullptr : plan.divisor_rows<A>() + first * channels;
+    // The counts are those of n positions of the last axis, from its count `at` on, which is the plan's `first`.
+    void begin(const Plan& plan, const Axis& last, int64_t at, int64_t first, int64_t n, int64_t channels) {
+        plan_ = &plan; count_ = last.count.data() + at; alike_ = last.alike.data() + at; n_ = n; c_ = channels;
+        wide_ = plan.channels < FEW_CHANNELS ? channels : 1;
+        counts_ = plan.divisors.empty() ? nullptr : plan.divisor_rows<A>() + first * wide_;
         inverse_ = counts_ + plan.divisors_half;
     }
 
     // Positions w ... w+n-1 of a row, which lie at `in`; `out` lies apart.
     PG_INLINE void divide(const A* in, A* out, int64_t product, int64_t w, int64_t n, int64_t ahead) const {
         if (plan_->constant_divisor) return divide_run(in, out, n * c_, plan_->divisor, ahead);
-        if (counts_ && product <= EXACT) {
-            const Vec<A> by = splat(A(product)), r = splat(reciprocal(A(product <= WHOLE / plan_->most_count ? product : 0)));
-            const A *counts = counts_ + w * c_, *inverse = inverse_ + w * c_;
-            return map_vectors(in, out, n * c_, ahead, [&](Vec<A> x, int64_t k) { return quotient(x, by * load(counts + k), r * load(inverse + k)); });
-        }
-        for (int64_t i = w, j; i < w + n; i = j) {
-            for (j = i + 1; j < w + n && count_[j % n_] == count_[i % n_];) ++j;
-            divide_run(in + (i - w) * c_, out + (i - w) * c_, (j - i) * c_, product * count_[i % n_], ahead);
+        if (counts_ && product <= EXACT) return divide_by_table(in, out, product, w, n, ahead);
+        for (int64_t i = 0, shared; i < n; i += shared) {
+            const int64_t d = divisor_at(product, w + i, n - i, shared);
+            divide_run(in + i * c_, out + i * c_, shared * c_, d, ahead);
         }
     }
 
@@ -216,19 +213,31 @@ public:
     int64_t divisor_at(int64_t product, int64_t w, int64_t n, int64_t& shared) const {
         shared = n;
         if (plan_->constant_divisor) return plan_->divisor;
-        for (shared = 1; shared < n && count_[(w + shared) % n_] == count_[w % n_];) ++shared;
-        return product * count_[w % n_];
+        const int64_t at = w < n_ ? w : w % n_;
+        shared = least(n, least(alike_[at], n_ - at));
+        return product * count_[at];
     }
 
     // The counts of positions w, w+1, ... as a row to divide by, where the product may be multiplied with them.
-    const A* row(int64_t product, int64_t w) const { return counts_ && product <= EXACT ? counts_ + w * c_ : nullptr; }
+    const A* row(int64_t product, int64_t w) const { return by_row() && product <= EXACT ? counts_ + w * c_ : nullptr; }
 
-    bool by_row() const { return counts_; }
+    bool by_row() const { return counts_ && wide_ == c_; }
 
 private:
     static constexpr int64_t EXACT = EXACT_COUNT<A>;
 
-    const Plan* plan_; const int64_t* count_; int64_t n_, c_; const A *counts_, *inverse_;
+    PG_INLINE void divide_by_table(const A* in, A* out, int64_t product, int64_t w, int64_t n, int64_t ahead) const {
+        const A *counts = counts_ + w * wide_, *inverse = inverse_ + w * wide_, by = A(product);
+        const A r = reciprocal(A(product <= WHOLE / plan_->most_count ? product : 0));
+        const Vec<A> bys = splat(by), rs = splat(r);
+        if (wide_ == c_) return map_vectors(in, out, n * c_, ahead, [&](Vec<A> x, int64_t k) { return quotient(x, bys * load(counts + k), rs * load(inverse + k)); });
+        for (int64_t i = 0; i < n; ++i) {
+            const Vec<A> d = splat(by * counts[i]), over = splat(r * inverse[i]);
+            map_vectors(in + i * c_, out + i * c_, c_, ahead, [&](Vec<A> x, int64_t) { return quotient(x, d, over); });
+        }
+    }
+
+    const Plan* plan_; const int64_t *count_, *alike_; int64_t n_, c_, wide_; const A *counts_, *inverse_;
 };
 
 }  // namespace PG_ISA

@@ -113,16 +113,17 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return block[begin : begin + size].view(dtype).reshape(shape)
 
 
-PLACES = 3
-"""Pairs of arrays for the floor and for ours: where memory lies can double a time, and a peer that allocates its result draws
-a new place with every call."""
+PLACES, MOST_PLACES, PLACED = 3, 12, 1 << 29
+"""Pairs of arrays for the floor and for ours, more of them where they are small, up to so many bytes in all: where memory lies
+can double a time, and a peer that allocates its result draws a new place with every call."""
 
 
 def measure(row: Row, peers: list[Peer], settings: Settings) -> Measured:
     source = aligned_empty(row.source_shape, DTYPES[row.dtype])
     source[...] = row.source()
     places = [(source, aligned_empty(row.result_shape, source.dtype))]
-    for _ in range(PLACES - 1):
+    pairs = max(PLACES, min(MOST_PLACES, PLACED // (source.nbytes + places[0][1].nbytes + 1)))
+    for _ in range(pairs - 1):
         places.append((aligned_empty(source.shape, source.dtype), aligned_empty(row.result_shape, source.dtype)))
         places[-1][0][...] = source
     done = Measured(row)

@@ -12,7 +12,7 @@ constexpr int64_t GOOD_SCRATCH = 5 << 20;     // bytes that stay in its part of 
 constexpr int64_t MOST_SCRATCH = 6 << 20;
 constexpr int64_t TILE = 512;                 // columns of a long first axis summed and written at a time
 constexpr int64_t CHUNK = 576;               // elements made and written at a time
-constexpr int64_t OFTEN = 4;                  // counts change often if there are as many changes as positions over this
+constexpr int64_t OFTEN = 4;                  // counts change often if that many positions or fewer share one, on average
 constexpr int64_t APART = 240;                // channels taken at a time that lie apart in the source
 constexpr int64_t SUM_COLUMNS = 128;          // most columns a program runs on at once
 constexpr int64_t TURNED = 16, TURNED_LONG = 64, TURNED_ELEMENTS = 1 << 18;
@@ -372,7 +372,7 @@ template <class A> void fill_divisors(Plan& p) {
     for (int64_t i = 1; i < n; ++i) runs += count[i] != count[i - 1];
     const bool few = p.channels < FEW_CHANNELS;
     p.most_count = *std::max_element(count, end);
-    if (p.most_count > EXACT_COUNT<A> || (few ? runs == 1 : !p.divide_first || runs < n / OFTEN)) return;
+    if (p.most_count > EXACT_COUNT<A> || runs == 1 || (!few && (!p.divide_first || runs * OFTEN < n))) return;
     const int64_t wide = few ? p.channels : 1, row = n * wide;
     p.divisors_half = row * (few ? divided_rows(p) : 1);
     p.divisors.resize(size_t(2 * p.divisors_half) * sizeof(A) + 128);  // room to begin with a line, and to read the last vector whole

@@ -90,8 +90,8 @@ struct Plan {
     std::vector<std::vector<Program>> programs;  // [axis][box], for the long axes
     Scratch scratch;
 
-    // Few channels, and counts that differ along the last axis: as many rows of them as may be divided as one, as accumulators, and
-    // `divisors_half` elements further on their reciprocals.
+    // Counts that differ along the last axis, as accumulators: of few channels as many rows of them as may be divided as one; of many,
+    // if they differ often, one for each position. `divisors_half` elements further on are their reciprocals.
     std::vector<char> divisors;
     int64_t divisors_half = 0, most_count = 1;
 

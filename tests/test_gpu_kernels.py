@@ -43,7 +43,8 @@ def check(
     source = random_array(3, source_shape(pool, layout, 3, 8, forwards=forwards), dtype, "special")
     if tiny:
         rng = np.random.default_rng(3)
-        source = (rng.integers(-(2**24), 2**24, source.shape) * 2.0 ** rng.integers(-9, 7, source.shape) * LEAST).astype(dtype)
+        wide = rng.integers(-(2**24), 2**24, source.shape) * 2.0 ** rng.integers(-9, 7, source.shape)
+        source = (np.where(rng.random(source.shape) < 0.5, wide, rng.integers(-40, 40, source.shape)) * LEAST).astype(dtype)
     old = random_array(4, result_shape(pool, source.shape, layout, forwards=forwards), dtype)
     want = support.compute("numpy", pool, source, layout, forwards=forwards, out=old.copy(), accumulate=accumulate)
     got, spatial, before = old.copy(), spatial_positions(layout, len(layout)), len(host.launches)
@@ -138,6 +139,7 @@ def test_quotients_half_way_between_subnormal_numbers(host: gpu_host.Host, k: in
         ("2 * fabsf(over.v[k]) != d * LEAST", "false"),
         ("over.v[k] > 0 ?", "over.v[k] < 0 ?"),
         ("!odd ?", "odd ?"),
+        ("copysignf(even, a.v[k])", "even"),
         ("< 0x01000000u", "< 0x00000010u"),
     ],
 )
@@ -145,8 +147,15 @@ def test_a_wrong_quotient_is_seen(right: str, wrong: str, tmp_path: Path, monkey
     text = general.prelude("prelude")
     assert right in text
     monkeypatch.setattr(written, "prelude", lambda: text.replace(right, wrong))
+    host, (pool, layout, dtype, _) = gpu_host.Host(tmp_path), WRITTEN[3]
+
+    def every_division() -> None:
+        test_every_division_is_correctly_rounded(host)
+        with gpu_host.worth_writing(0):
+            check(host, pool, layout, dtype, forwards=False, tiny=True)
+
     with pytest.raises(AssertionError, match="differ"):
-        test_every_division_is_correctly_rounded(gpu_host.Host(tmp_path))
+        every_division()
 
 
 @needs_compiler
@@ -167,7 +176,7 @@ def test_every_division_is_correctly_rounded(host: gpu_host.Host) -> None:
     with np.errstate(over="ignore"):
         dy = random_array(9, (5, 600, 1), FLOAT32, "special") * np.exp2(rng.integers(-140, 120, (5, 600, 1))).astype(np.float32)
     with gpu_host.worth_writing(0):
-        dy.reshape(-1)[1800:] = np.arange(1, 1201) * LEAST  # half-way quotients
+        dy.reshape(-1)[1800:] = np.arange(-300, 900) * LEAST  # half-way quotients
         for n in (3, 5, 6, 7, 9, 10, 11, 13, 49, 98, 127, 150, 206, 255, 1000, 4095, 4097):
             (piece,) = Pool((R(n, n),)).gradient_pieces()
             want, got = (np.zeros((5, 600, n), np.float32) for _ in range(2))

@@ -179,7 +179,8 @@ template <bool EXACT, int V> CONST_FN Acc<float, V> quotient(const Acc<float, V>
         for (int k = 0; k < V; ++k) {
             if (2 * fabsf(over.v[k]) != d * LEAST) continue;  // true half-way: elsewhere a would need more than 24 bits
             const bool odd = float_to_bits(near.v[k]) & 1;
-            q.v[k] = !odd ? near.v[k] : over.v[k] > 0 ? near.v[k] - LEAST : near.v[k] + LEAST;
+            const float even = !odd ? near.v[k] : over.v[k] > 0 ? near.v[k] - LEAST : near.v[k] + LEAST;
+            q.v[k] = copysignf(even, a.v[k]);  // of zeros too
         }
     }
     return q;

@@ -58,7 +58,7 @@ Operation::Operation(std::vector<std::unique_ptr<Axis>> axes, bool divide_first,
     for (size_t k = 0; k < spatial_.size(); ++k) {
         if (std::count(spatial_.begin(), spatial_.end(), spatial_[k]) > 1) throw std::invalid_argument("a spatial axis is named twice");
         check(*axes_[k], spatial_[k]);
-        axes_[k]->find_together();
+        axes_[k]->find_runs();
     }
     for (size_t d = 0; d < rank; ++d)
         if (!is_spatial(d) && source_shape_[d] != result_shape_[d]) throw std::invalid_argument("batch shapes do not agree");

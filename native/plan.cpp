@@ -51,7 +51,7 @@ std::unique_ptr<Axis> identity(int64_t n) {
     for (int64_t i = 0; i < n; ++i) { axis->lo[size_t(i)] = i; axis->hi[size_t(i)] = i + 1; }
     axis->count.assign(size_t(n), 1);
     axis->reach = {1};
-    axis->find_together();
+    axis->find_runs();
     return axis;
 }
 
@@ -100,7 +100,7 @@ void merge_spread_axes(Plan& p) {
         merged->hi.assign(size_t(merged->positions), 1);
         merged->count = {a.count[0] * b.count[0]};
         merged->reach = {1};
-        merged->find_together();
+        merged->find_runs();
         p.axes[k - 1] = merged.get();
         p.made.push_back(std::move(merged));
         p.steps[k - 1] = p.steps[k];
@@ -159,7 +159,7 @@ void fold_images(Plan& p) {
             }
             tall->count.insert(tall->count.end(), axis.count.begin(), axis.count.end());
         }
-        tall->find_together();
+        tall->find_runs();
         p.axes[0] = tall.get();
         p.made.push_back(std::move(tall));
         d = {d.extent / times, d.source_stride * times, d.result_stride * times};
@@ -245,9 +245,9 @@ int64_t lay_out(Plan& p) {
     for (int k = K - 2; k >= 1; --k) block[size_t(k)] = p.box[size_t(k)] * block[size_t(k) + 1];
     const int64_t batch = K == 2 ? p.batch : 1;
     choose_run(p);
-    p.pitch = p.sliding ? padded_row(out + 2 * FEW_CHANNELS, item) : 0;
+    p.pitch = p.sliding ? padded_row(out, item) : 0;
     p.ring_rows = p.axes[0]->is_long() ? rows[0] : std::min(rows[0], round_up(p.axes[0]->reach[0] + batch - 1, batch));
-    const int64_t slid = p.sliding && K == 3 ? SLIDING * (p.box[1] + 1) * p.pitch : 0;
+    const int64_t slid = p.sliding && K == 3 ? SLIDING * (p.box[1] + 1) * p.pitch : 0;  // a row more, so that planes do not share a cache's sets
     p.scratch.ring = take(std::max(slid, p.ring_rows * (K == 2 ? block[1] : padded_row(block[1], item))));
     for (int k = 1; k < K - 1; ++k) p.scratch.level[k] = take(rows[size_t(k)] * block[size_t(k) + 1]);
     p.scratch.slid = take(p.sliding ? (SLIDING + 1) * p.pitch : 0);

@@ -147,7 +147,7 @@ private:
 
 }  // namespace
 
-void Axis::find_together() {
+void Axis::find_runs() {
     together.assign(lo.size(), 1);
     for (size_t i = lo.size(); i-- > 1;)
         if (hi[i] - lo[i] == hi[i - 1] - lo[i - 1] && lo[i] == lo[i - 1] + 1) together[i - 1] = together[i] + 1;

@@ -23,7 +23,7 @@ struct Axis {
     std::vector<int64_t> lo, hi, count, reach, together, alike;
 
     bool is_long() const { return reach[0] > BLOCK; }
-    void find_together();  // and alike
+    void find_runs();  // together and alike
 
     // The rows that positions [a, b) need.
     Span rows_needed(int64_t a, int64_t b) const;

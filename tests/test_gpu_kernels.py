@@ -55,6 +55,13 @@ def check(
     return host.launches[before:]
 
 
+def seed(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, right: str, wrong: str) -> None:
+    """A bug in the text `name`, as `module` takes it."""
+    text = general.prelude(name)
+    assert right in text
+    monkeypatch.setattr(module, "prelude", lambda *_: text.replace(right, wrong))
+
+
 GENERAL = {
     "short": Pool((R(13, 3, stride=2, padding="same"), R(9, 2))),
     "irregular": Pool((Axis.adaptive(13, 5), Axis.fractional(20, [0, 3, 5, 9, 14, 20], overlapping=True))),
@@ -144,9 +151,7 @@ def test_quotients_half_way_between_subnormal_numbers(host: gpu_host.Host, k: in
     ],
 )
 def test_a_wrong_quotient_is_seen(right: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = general.prelude("prelude")
-    assert right in text
-    monkeypatch.setattr(written, "prelude", lambda: text.replace(right, wrong))
+    seed(monkeypatch, written, "prelude", right, wrong)
     host, (pool, layout, dtype, _) = gpu_host.Host(tmp_path), WRITTEN[3]
 
     def every_division() -> None:
@@ -256,9 +261,7 @@ def as_if_endless(cells: Array, lo: int, hi: int) -> Any:
     ],
 )
 def test_a_wrong_sheet_is_seen(right: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = general.prelude("sheet")
-    assert right in text
-    monkeypatch.setattr(sheet, "prelude", lambda name: text.replace(right, wrong))
+    seed(monkeypatch, sheet, "sheet", right, wrong)
     host = gpu_host.Host(tmp_path)
     sheets = [(pool, layout, dtype) for pool, layout, dtype, kernels in WRITTEN if kernels == {"sheet"}]
     with gpu_host.worth_writing(0):

@@ -1,11 +1,15 @@
 // Where the keyboard goes next.
 
-/** Gives the focus to a block once it is drawn. */
+let coming: ReturnType<typeof setTimeout> | undefined;
+
+/** Gives the focus to a block once it is drawn, unless the keyboard was sent elsewhere by then. */
 export function focusBlock(id: string): void {
-  setTimeout(() => document.querySelector<HTMLElement>(`.react-flow__node[data-id="${CSS.escape(id)}"]`)?.focus(), 50);
+  clearTimeout(coming);
+  coming = setTimeout(() => document.querySelector<HTMLElement>(`.react-flow__node[data-id="${CSS.escape(id)}"]`)?.focus(), 50);
 }
 
 export function focusField(block: string, pin: string): void {
+  clearTimeout(coming);
   const fields = document.querySelectorAll<HTMLElement>(".inspector [data-field]:not(:disabled)");
   const wanted = [...fields].find((field) => field.dataset.field === `${block}.${pin}`) ?? fields[0];
   wanted?.focus();

@@ -54,15 +54,21 @@ template <class S> inline void write(char* p, S s) { std::memcpy(p, &s, sizeof s
 
 // Two vectors of accumulators as one vector's worth of storage elements.
 #if defined(__AVX512F__)
-PG_INLINE __m256i narrow_vector(Vec<float> a, Half) { return _mm512_cvtps_ph((__m512)a, _MM_FROUND_TO_NEAREST_INT); }
-PG_INLINE __m256i narrow_vector(Vec<float> a, Bfloat) {
-    const __m512i u = (__m512i)a, even = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
-    const __m512i rounded = _mm512_add_epi32(u, _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff)));
-    const __mmask16 nan = _mm512_cmp_ps_mask((__m512)a, (__m512)a, _CMP_UNORD_Q);
-    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_mask_or_epi32(rounded, nan, u, _mm512_set1_epi32(0x400000)), 16));
+alignas(64) constexpr uint16_t ODD[32] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
+                                          33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+template <class S> PG_INLINE Vec<float> narrow_pair(Vec<float> a, Vec<float> b);
+template <> PG_INLINE Vec<float> narrow_pair<Half>(Vec<float> a, Vec<float> b) {
+    const __m256i low = _mm512_cvtps_ph((__m512)a, _MM_FROUND_TO_NEAREST_INT), high = _mm512_cvtps_ph((__m512)b, _MM_FROUND_TO_NEAREST_INT);
+    return (Vec<float>)_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
-template <class S> PG_INLINE Vec<float> narrow_pair(Vec<float> a, Vec<float> b) {
-    return (Vec<float>)_mm512_inserti64x4(_mm512_castsi256_si512(narrow_vector(a, S())), narrow_vector(b, S()), 1);
+// The upper halves are the rounded numbers.
+PG_INLINE __m512i round_bfloat(__m512 a) {
+    const __m512i u = _mm512_castps_si512(a), up = _mm512_add_epi32(u, _mm512_set1_epi32(0x7fff));
+    const __m512i rounded = _mm512_mask_add_epi32(up, _mm512_test_epi32_mask(u, _mm512_set1_epi32(0x10000)), u, _mm512_set1_epi32(0x8000));
+    return _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), u, _mm512_set1_epi32(0x400000));
+}
+template <> PG_INLINE Vec<float> narrow_pair<Bfloat>(Vec<float> a, Vec<float> b) {
+    return (Vec<float>)_mm512_permutex2var_epi16(round_bfloat((__m512)a), _mm512_load_si512(ODD), round_bfloat((__m512)b));
 }
 PG_INLINE Vec<float> widen_vector(const char* p, Half) { return (Vec<float>)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
 PG_INLINE Vec<float> widen_vector(const char* p, Bfloat) {
@@ -104,13 +110,19 @@ template <class S> inline Vec<float> widen_vector(const char* p, S) {
 }
 #endif
 
+// A vector of accumulators from storage, packed at p.
+template <class S, class A> PG_INLINE Vec<A> load_wide(const char* p) {
+    if constexpr (sizeof(S) == sizeof(A)) { Vec<A> v; std::memcpy(&v, p, sizeof v); return v; }
+    else return widen_vector(p, S());
+}
+
 // n storage elements, packed, into accumulators; and back.
 template <class S, class A> inline void widen_run(const char* from, A* to, int64_t n) {
     if constexpr (sizeof(S) == sizeof(A)) {
         std::memcpy(to, from, size_t(n) * sizeof(A));
     } else {
         int64_t k = 0;
-        for (; k + LANES<A> <= n; k += LANES<A>) store(to + k, widen_vector(from + k * int64_t(sizeof(S)), S()));
+        for (; k + LANES<A> <= n; k += LANES<A>) store(to + k, load_wide<S, A>(from + k * int64_t(sizeof(S))));
         for (; k < n; ++k) to[k] = widen(read<S>(from + k * int64_t(sizeof(S))));
     }
 }

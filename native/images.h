@@ -1,5 +1,5 @@
-// Whole images summed to one cell each, where images lie one after the other and every sum takes a whole axis: a square of
-// images is turned in registers, so that the lanes are images, and never stored turned.
+// Whole images summed to one cell each, where images lie one after the other and every sum takes a whole axis: columns of a
+// few images are turned in registers, so that the lanes are images, and added where they are.
 #pragma once
 
 #include "plan.h"
@@ -21,6 +21,50 @@ template <class A> struct Lanes {
 };
 #endif
 
+// Columns that are turned at a time: sixteen bytes of each image.
+template <class A> constexpr int64_t COLUMNS = 16 / int64_t(sizeof(A));
+
+#if (defined(__GNUC__) && __GNUC__ >= 12) || defined(__clang__)
+typedef float F4 __attribute__((vector_size(16)));
+
+PG_INLINE F8 both(const float* p, const float* q) {
+    F4 low, high;
+    std::memcpy(&low, p, sizeof low);
+    std::memcpy(&high, q, sizeof high);
+#if defined(__AVX2__)
+    return (F8)_mm256_insertf128_ps(_mm256_castps128_ps256((__m128)low), (__m128)high, 1);  // from memory, where a shuffle would take a register
+#else
+    return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
+#endif
+}
+
+// to[c] is column c of as many images as there are lanes, `apart` elements apart.
+PG_INLINE void turn(const float* from, int64_t apart, F8* to) {
+    F8 a[4], b[4];
+    for (int j = 0; j < 4; ++j) a[j] = both(from + j * apart, from + (j + 4) * apart);
+    for (int j = 0; j < 4; j += 2) {
+        b[j] = __builtin_shufflevector(a[j], a[j + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        b[j + 1] = __builtin_shufflevector(a[j], a[j + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+    for (int j = 0; j < 2; ++j) {
+        to[2 * j] = __builtin_shufflevector(b[j], b[j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+        to[2 * j + 1] = __builtin_shufflevector(b[j], b[j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+}
+
+PG_INLINE void turn(const double* from, int64_t apart, D4* to) {
+    const float *p = reinterpret_cast<const float*>(from), *q = reinterpret_cast<const float*>(from + apart);
+    const D4 a = (D4)both(p, p + 4 * apart), b = (D4)both(q, q + 4 * apart);
+    to[0] = __builtin_shufflevector(a, b, 0, 4, 2, 6);
+    to[1] = __builtin_shufflevector(a, b, 1, 5, 3, 7);
+}
+#else
+template <class A> inline void turn(const A* from, int64_t apart, typename Lanes<A>::type* to) {
+    for (int64_t c = 0; c < COLUMNS<A>; ++c)
+        for (int i = 0; i < SQUARE<A>; ++i) to[c].v[i] = from[i * apart + c];
+}
+#endif
+
 // The sum of rows 0 ... n-1 in the contract's order; the rows are overwritten. There is no tail: rows begin at an edge.
 template <class L> inline L sum_rows(L* rows, int64_t n) {
     if (n > BLOCK) {
@@ -40,41 +84,61 @@ template <class L> inline L sum_rows(L* rows, int64_t n) {
     return s;
 }
 
-// A square of images from `from` on, `apart` elements apart; axes k and after. `rows` has room for each axis's rows and a
-// square more. CLOSE: nothing may be read beyond the images.
-template <class A, bool CLOSE> inline typename Lanes<A>::type sum_square(const Plan& p, int k, const A* from, int64_t apart, typename Lanes<A>::type* rows) {
-    constexpr int64_t q = SQUARE<A>;
-    const int64_t n = p.axes[size_t(k)]->rows;
+// The sum of N columns, all in registers.
+template <class A, int N> PG_INLINE typename Lanes<A>::type sum_columns(const A* from, int64_t apart) {
+    constexpr int q = COLUMNS<A>;
+    typename Lanes<A>::type columns[q], s;
+    for (int i = 0; i < N; i += q) {
+        const int at = i + q <= N ? i : N - q;
+        turn(from + at, apart, columns);
+        for (int c = i - at; c < q; ++c) s = i + c == 0 ? columns[c] : s + columns[c];
+    }
+    return s;
+}
+
+// The images from `from` on, `apart` elements apart, one in each lane; axes k and after. `rows` has room for each axis's rows
+// and a few more. N: the last axis has so many rows, no more than a block; 0: any number. Nothing is read at or past `end`.
+template <class A, int N> inline typename Lanes<A>::type sum_lanes(const Plan& p, int k, const A* from, int64_t apart, typename Lanes<A>::type* rows, const A* end) {
+    constexpr int64_t q = COLUMNS<A>, lanes = SQUARE<A>;
+    const int64_t n = p.axes[size_t(k)]->rows, step = p.steps[size_t(k)].source_stride / int64_t(sizeof(A));
     if (k + 1 < p.rank()) {
-        const int64_t step = p.steps[size_t(k)].source_stride / int64_t(sizeof(A));
-        for (int64_t r = 0; r < n; ++r) rows[r] = sum_square<A, CLOSE>(p, k + 1, from + r * step, apart, rows + n);
+        for (int64_t r = 0; r < n; ++r) rows[r] = sum_lanes<A, N>(p, k + 1, from + r * step, apart, rows + n, end);
         return sum_rows(rows, n);
     }
-    for (int64_t i = 0; i < n; i += q) {
-        A* to = reinterpret_cast<A*>(rows + i);
-        if (CLOSE && i + q > n) {
-            A part[q * q] = {};
-            for (int64_t j = 0; j < q; ++j) std::memcpy(part + j * q, from + j * apart + i, size_t(n - i) * sizeof(A));
-            transpose_square(part, q, to, q);
-        } else {
-            transpose_square(from + i, apart, to, q);
-        }
+    if constexpr (N > 0) {
+        return sum_columns<A, N>(from, apart);
+    } else if (n >= q || from + (lanes - 1) * apart + q <= end) {
+        for (int64_t i = 0; i < n; i += q) turn(from + most(0, least(i, n - q)), apart, rows + most(0, least(i, n - q)));
+    } else {
+        A close[lanes * q] = {};
+        for (int64_t j = 0; j < lanes; ++j) std::memcpy(close + j * q, from + j * apart, size_t(n) * sizeof(A));
+        turn(close, q, rows);
     }
     return sum_rows(rows, n);
 }
 
-// `count` images, a square of them at least, into `to`; the last square may overlap the one before.
-template <class A> inline void sum_images(const Plan& p, const char* source, int64_t count, A* to, const char* end, A* scratch) {
-    constexpr int64_t q = SQUARE<A>, item = sizeof(A);
+// `count` images, as many as there are lanes at least, into `to`; the last ones may be summed twice.
+template <class A, int N> inline void sum_images(const Plan& p, const char* source, int64_t count, A* to, const char* end, A* scratch) {
+    constexpr int64_t lanes = SQUARE<A>;
     auto* rows = reinterpret_cast<typename Lanes<A>::type*>(scratch);
-    const int64_t apart = p.channel_source / item;
-    for (int64_t next = 0; next < count; next += q) {
-        const int64_t c = least(next, count - q);
-        const char *at = source + c * p.channel_source, *after = at + q * p.channel_source + q * item;
-        const A* from = reinterpret_cast<const A*>(at);
-        prefetch(at + AHEAD_SQUARES * q * p.channel_source, least(q * p.channel_source, AHEAD));
-        const auto s = after > end ? sum_square<A, true>(p, 0, from, apart, rows) : sum_square<A, false>(p, 0, from, apart, rows);
+    const int64_t bytes = lanes * p.channel_source, apart = p.channel_source / int64_t(sizeof(A));
+    for (int64_t next = 0; next < count; next += lanes) {
+        const int64_t c = least(next, count - lanes);
+        const char* from = source + c * p.channel_source;
+        prefetch(from + AHEAD_SQUARES * bytes, least(bytes, AHEAD));
+        const auto s = sum_lanes<A, N>(p, 0, reinterpret_cast<const A*>(from), apart, rows, reinterpret_cast<const A*>(end));
         std::memcpy(to + c, &s, sizeof s);
+    }
+}
+
+template <class A> inline void sum_images(const Plan& p, const char* source, int64_t count, A* to, const char* end, A* scratch) {
+    switch (p.axes.back()->rows) {
+        case 4: return sum_images<A, 4>(p, source, count, to, end, scratch);
+        case 5: return sum_images<A, 5>(p, source, count, to, end, scratch);
+        case 6: return sum_images<A, 6>(p, source, count, to, end, scratch);
+        case 7: return sum_images<A, 7>(p, source, count, to, end, scratch);
+        case 8: return sum_images<A, 8>(p, source, count, to, end, scratch);
+        default: return sum_images<A, 0>(p, source, count, to, end, scratch);
     }
 }
 

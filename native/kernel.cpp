@@ -257,7 +257,7 @@ template <class S> void Box<S>::emit_rows(const A* const* p, int found, char* to
         row = spread_;
     }
     if (!plan_.divide_first) {
-        divider_.divide(row, divided_, product, w, rows * n, AHEAD);
+        divider_.template divide<A>(reinterpret_cast<const char*>(row), divided_, product, w, rows * n, AHEAD);
         row = divided_;
     }
     store_row<S>(row, to, place, plan_.accumulate, streaming_);

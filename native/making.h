@@ -117,10 +117,11 @@ template <class S> void Box<S>::load_cells(const char* source, int64_t product, 
     const char *from = source + w * place.step, *end = source_ + plan_.source_bytes;
     if (n <= 0) return;
     if (!plan_.divide_first) return read_row<S>(from, place, to, end);
-    const bool usable = sizeof(S) == sizeof(A) && place.packed() && is_aligned(from);
-    if (!usable) read_row<S>(from, place, raw_, end);
     const bool cut = plan_.box[size_t(K - 1)] < plan_.axes[size_t(K - 1)]->positions;
-    divider_.divide(usable ? reinterpret_cast<const A*>(from) : raw_, to, product, w, n, cut ? plan_.steps[size_t(K - 2)].source_stride : AHEAD);
+    const int64_t ahead = cut ? plan_.steps[size_t(K - 2)].source_stride : AHEAD;
+    if (place.packed()) return divider_.template divide<S>(from, to, product, w, n, ahead);
+    read_row<S>(from, place, raw_, end);
+    divider_.template divide<A>(reinterpret_cast<const char*>(raw_), to, product, w, n, ahead);
 }
 
 template <class S> auto Box<S>::place_of(int64_t n, int64_t rows) const -> Place {

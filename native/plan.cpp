@@ -267,7 +267,7 @@ int64_t lay_out(Plan& p) {
     while (p.chunk * p.box_channels % line) ++p.chunk;
     if (p.spread_late) p.tile = std::max(p.tile, in);
     const int64_t box_bytes = p.box[0] * p.steps[0].result_stride;
-    p.gather = p.streaming && !p.accumulate && K == 2 && p.packed_rows && out * item % 64 && box_bytes <= GATHER_BYTES;
+    p.gather = p.streaming && !p.accumulate && K == 2 && p.packed_rows && out * size_of(p.dtype) % 64 && box_bytes <= GATHER_BYTES;
     p.scratch.finished = take(std::max(p.gather ? ceil_div(box_bytes + 64, item) : 0, p.axes[0]->is_long() ? p.box[0] * round_up(p.tile, FEW_CHANNELS) : 0));
     int64_t kept = 0;
     for (int k = 0; k < K; ++k) kept = std::max(kept, sum_columns(p, k) * long_sum_rows(*p.axes[size_t(k)], rows[size_t(k)]));

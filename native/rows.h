@@ -157,32 +157,32 @@ template <class S, class A> inline void store_row(const A* from, char* to, const
     }
 }
 
-// out[k] = function(in[k], k) by vectors; the last one overlaps its neighbour. Arrays must lie apart. What lies `ahead` bytes
-// further on is asked for.
-template <class A, class F> inline void map_vectors(const A* in, A* out, int64_t n, int64_t ahead, F function) {
-    constexpr int64_t v = LANES<A>;
+// out[k] = function(in[k], k) by vectors, from storage S; the last one overlaps its neighbour. Arrays must lie apart. What lies
+// `ahead` bytes further on is asked for.
+template <class S, class A, class F> inline void map_vectors(const char* in, A* out, int64_t n, int64_t ahead, F function) {
+    constexpr int64_t v = LANES<A>, item = sizeof(S);
     int64_t k = 0;
     for (; k + v <= n; k += v) {
-        prefetch(reinterpret_cast<const char*>(in + k) + ahead, 1);
-        store(out + k, function(load(in + k), k));
+        prefetch(in + k * item + ahead, 1);
+        store(out + k, function(load_wide<S, A>(in + k * item), k));
     }
     if (k == n) return;
-    if (n >= v) return store(out + n - v, function(load(in + n - v), n - v));
+    if (n >= v) return store(out + n - v, function(load_wide<S, A>(in + (n - v) * item), n - v));
     A part[LANES<A>] = {};
-    for (int64_t j = 0; j < n; ++j) part[j] = in[j];
+    for (int64_t j = 0; j < n; ++j) part[j] = widen(read<S>(in + j * item));
     const Vec<A> result = function(load(part), 0);
     std::memcpy(part, &result, sizeof result);
     for (int64_t j = 0; j < n; ++j) out[j] = part[j];
 }
 
 // out = in / d, correctly rounded; a power of two has an exact reciprocal.
-template <class A> inline void divide_run(const A* in, A* out, int64_t n, int64_t d, int64_t ahead) {
+template <class S, class A> inline void divide_run(const char* in, A* out, int64_t n, int64_t d, int64_t ahead) {
     if (is_power_of_two(d)) {
         const Vec<A> by = splat(A(1) / A(d));
-        map_vectors(in, out, n, ahead, [&](Vec<A> x, int64_t) { return x * by; });
+        map_vectors<S>(in, out, n, ahead, [&](Vec<A> x, int64_t) { return x * by; });
     } else {
         const Vec<A> by = splat(A(d)), r = splat(reciprocal(A(d)));
-        map_vectors(in, out, n, ahead, [&](Vec<A> x, int64_t) { return quotient(x, by, r); });
+        map_vectors<S>(in, out, n, ahead, [&](Vec<A> x, int64_t) { return quotient(x, by, r); });
     }
 }
 
@@ -199,13 +199,13 @@ public:
         inverse_ = counts_ + plan.divisors_half;
     }
 
-    // Positions w ... w+n-1 of a row, which lie at `in`; `out` lies apart.
-    PG_INLINE void divide(const A* in, A* out, int64_t product, int64_t w, int64_t n, int64_t ahead) const {
-        if (plan_->constant_divisor) return divide_run(in, out, n * c_, plan_->divisor, ahead);
-        if (counts_ && product <= EXACT) return divide_by_table(in, out, product, w, n, ahead);
+    // Positions w ... w+n-1 of a row, which lie packed at `in`; `out` lies apart.
+    template <class S> PG_INLINE void divide(const char* in, A* out, int64_t product, int64_t w, int64_t n, int64_t ahead) const {
+        if (plan_->constant_divisor) return divide_run<S>(in, out, n * c_, plan_->divisor, ahead);
+        if (counts_ && product <= EXACT) return divide_by_table<S>(in, out, product, w, n, ahead);
         for (int64_t i = 0, shared; i < n; i += shared) {
             const int64_t d = divisor_at(product, w + i, n - i, shared);
-            divide_run(in + i * c_, out + i * c_, shared * c_, d, ahead);
+            divide_run<S>(in + i * c_ * int64_t(sizeof(S)), out + i * c_, shared * c_, d, ahead);
         }
     }
 
@@ -226,14 +226,14 @@ public:
 private:
     static constexpr int64_t EXACT = EXACT_COUNT<A>;
 
-    PG_INLINE void divide_by_table(const A* in, A* out, int64_t product, int64_t w, int64_t n, int64_t ahead) const {
+    template <class S> PG_INLINE void divide_by_table(const char* in, A* out, int64_t product, int64_t w, int64_t n, int64_t ahead) const {
         const A *counts = counts_ + w * wide_, *inverse = inverse_ + w * wide_, by = A(product);
         const A r = reciprocal(A(product <= WHOLE / plan_->most_count ? product : 0));
         const Vec<A> bys = splat(by), rs = splat(r);
-        if (wide_ == c_) return map_vectors(in, out, n * c_, ahead, [&](Vec<A> x, int64_t k) { return quotient(x, bys * load(counts + k), rs * load(inverse + k)); });
+        if (wide_ == c_) return map_vectors<S>(in, out, n * c_, ahead, [&](Vec<A> x, int64_t k) { return quotient(x, bys * load(counts + k), rs * load(inverse + k)); });
         for (int64_t i = 0; i < n; ++i) {
             const Vec<A> d = splat(by * counts[i]), over = splat(r * inverse[i]);
-            map_vectors(in + i * c_, out + i * c_, c_, ahead, [&](Vec<A> x, int64_t) { return quotient(x, d, over); });
+            map_vectors<S>(in + i * c_ * int64_t(sizeof(S)), out + i * c_, c_, ahead, [&](Vec<A> x, int64_t) { return quotient(x, d, over); });
         }
     }
 

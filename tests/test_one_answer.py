@@ -62,6 +62,7 @@ SPLIT = {
     "global NCHW": Split(Pool((Axis.whole(7), Axis.whole(7))), "NCHW", 9, 129),
     "global of a large image": Split(Pool((Axis.whole(211), Axis.whole(197))), "NCHW", 1, 3),
     "global of images of any size": Split(Pool((Axis.whole(3), Axis.whole(75), Axis.whole(13))), "NCDHW", 3, 21),
+    **{f"global of images {n} wide": Split(Pool((Axis.whole(5), Axis.whole(n))), "NCHW", 61, 149) for n in (1, 2, 3, 4, 5, 6, 8, 9)},
     "rows of several chunks": Split(regular((9, 67), 3, stride=1, padding="same"), "NHWC", 2, 48),
     "rows of several chunks, the last one short": Split(regular((10, 71), (2, 3), stride=1, padding="same"), "NHWC", 1, 83),
     "short windows, whole lines": Split(regular((26, 38), (3, 2), stride=2, padding="same"), "NHWC", 2, 64),

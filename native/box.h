@@ -8,6 +8,7 @@ namespace poolgrad {
 namespace PG_ISA {
 
 template <class A> struct Terms;
+template <class S, class A> struct Strip;
 
 template <class S> class Box {
     using A = typename AccumulatorOf<S>::type;
@@ -58,10 +59,17 @@ private:
     // Windows that slide (sliding.h), all channels at a time.
     bool is_sliding(const char* result) const;
     void run_sliding(const char* source, char* result);
+    void slide_images(const char* source, char* result);
+    void slide_volume(const char* source, char* result);
     // A plane of the first of three axes (of two axes, all of it): its sums go into `plane`, and with those of the two planes before
     // into `result`, unless that is null.
     void slide_plane(const char* source, int64_t product, A* plane, const A* older, const A* old, char* result);
     void slide_part(const Terms<A>& terms, bool complete, char* to, int64_t n);
+    // The same of one channel, in strips of vectors along the last axis (strips.h).
+    void strip_plane(const char* source, int64_t product, A* plane, const A* older, const A* old, char* result);
+    // Strip `strip`, its first row at `from`: all rows that divide by the same, split where a row has no room around it.
+    void strip_rows(Strip<S, A>& strip, const char* from, int64_t rows, int64_t d);
+    void describe_lanes();
     // First axis, short intervals: a ring of blocks.
     void run_short(const char* source, char* result);
     // The same for two axes and packed rows: a row is made a few positions at a time, and what it completes of the result
@@ -122,7 +130,7 @@ private:
     bool streaming_;
     char* passed_;      // of a gathered box: what has been written already
     int64_t apart_;     // from there to its place in the result
-    int64_t a_[MAX_AXES], b_[MAX_AXES], inner_[MAX_AXES];
+    int64_t a_[MAX_AXES], b_[MAX_AXES], inner_[MAX_AXES], lead_[3];
     Span need_[MAX_AXES];
     const Program* program_[MAX_AXES];
     Divider<A> divider_;

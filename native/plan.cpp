@@ -123,23 +123,40 @@ bool slides(const Axis& axis, int64_t& lead) {
     return true;
 }
 
-// Whether sliding.h has it all: windows, channels and rows of the result that it knows, the division before the sums.
-void find_sliding(Plan& p) {
+// The most that anything is divided by, as far as WHOLE: what is more is WHOLE + 1. A constant counts for nothing.
+int64_t most_divisor(const Plan& p) {
+    int64_t product = 1;
+    for (const Axis* axis : p.axes) {
+        if (p.constant_divisor || axis->count.empty()) continue;
+        product = std::min(WHOLE + 1, product * std::min(WHOLE + 1, *std::max_element(axis->count.begin(), axis->count.end())));
+    }
+    return product;
+}
+
+// Whether sliding.h has it all: windows, channels and rows of the result that it knows, the division before the sums. One channel
+// fills vectors along the last axis: not if most of the last one is empty.
+void find_sliding(Plan& p, int64_t lanes) {
     const int K = p.rank();
-    const int64_t channels = p.channels * size_of(p.dtype);
-    if (K > 3 || p.channels < FEW_CHANNELS || channels % 64 || !p.divide_first || p.accumulate || p.channel_result != size_of(p.dtype)) return;
+    const Axis& last = *p.axes.back();
+    const int64_t item = size_of(p.dtype), channels = p.channels * item, width = last.positions;
+    const bool one = p.channels == 1 && p.steps.back().source_stride == item && p.source_bytes > 0 && last.reach[0] == SLIDING &&
+                     5 * width > 3 * round_up(width, lanes) && most_divisor(p) <= WHOLE;
+    const bool many = p.channels >= FEW_CHANNELS && channels % 64 == 0 && p.channel_result == item;
+    if (K > 3 || !(one || many) || !p.divide_first || p.accumulate || p.steps.back().result_stride != channels) return;
+    p.whole_lines = width * channels % 64 == 0;
     for (int k = 0; k < K; ++k) {
         const int64_t reach = p.axes[size_t(k)]->reach[0];
-        if (reach > SLIDING || reach < (K == 2 ? SLIDING : 2) || p.steps[size_t(k)].result_stride % channels || !slides(*p.axes[size_t(k)], p.lead[k])) return;
+        if (reach > SLIDING || reach < (K == 2 ? SLIDING : 2) || (many && p.steps[size_t(k)].result_stride % channels) || !slides(*p.axes[size_t(k)], p.lead[k])) return;
+        p.whole_lines = p.whole_lines && (k == K - 1 || p.steps[size_t(k)].result_stride % 64 == 0);
     }
-    p.sliding = p.steps[size_t(K - 1)].result_stride == channels;
+    p.sliding = true;
 }
 
 // Images that follow each other in both arrays, with short intervals on the first axis, are one taller image: the same
 // intervals, repeated. Nothing is added across the seams.
 void fold_images(Plan& p) {
     const Axis& axis = *p.axes[0];
-    if (p.channels >= FEW_CHANNELS || p.rank() < 2 || axis.is_long()) return;
+    if (p.channels >= FEW_CHANNELS || p.rank() < 2 || axis.is_long() || (p.sliding && p.rank() > 2)) return;
     int64_t elements = p.channels;
     for (const Axis* a : p.axes) elements *= std::max(a->rows, a->positions);
     for (Dim& d : p.outer) {
@@ -162,6 +179,7 @@ void fold_images(Plan& p) {
         tall->find_runs();
         p.axes[0] = tall.get();
         p.made.push_back(std::move(tall));
+        p.folded = times;
         d = {d.extent / times, d.source_stride * times, d.result_stride * times};
         return;
     }
@@ -250,7 +268,7 @@ int64_t lay_out(Plan& p) {
     const int64_t slid = p.sliding && K == 3 ? SLIDING * (p.box[1] + 1) * p.pitch : 0;  // a row more, so that planes do not share a cache's sets
     p.scratch.ring = take(std::max(slid, p.ring_rows * (K == 2 ? block[1] : padded_row(block[1], item))));
     for (int k = 1; k < K - 1; ++k) p.scratch.level[k] = take(rows[size_t(k)] * block[size_t(k) + 1]);
-    p.scratch.slid = take(p.sliding ? (SLIDING + 1) * p.pitch : 0);
+    p.scratch.slid = take(p.sliding ? (SLIDING + 1) * p.pitch + (p.channels == 1 ? 3 * (p.pitch + 2 * FEW_CHANNELS) : 0) : 0);
     const bool turned = p.rows == Rows::turned;
     int64_t images = 0;
     for (const Axis* axis : p.axes) images += p.whole_images ? axis->rows + 8 : 0;
@@ -402,7 +420,7 @@ void finish_plan(Plan& p, int64_t threads, int64_t vector_bytes) {
     choose_channels(p);
     merge_spread_axes(p);
     ensure_two_axes(p);
-    find_sliding(p);
+    find_sliding(p, vector_bytes / accumulator_size(p.dtype));
     fold_images(p);
     for (const Dim& d : p.outer) p.image_count *= d.extent;
     choose_rows(p, vector_bytes / accumulator_size(p.dtype));

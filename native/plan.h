@@ -16,6 +16,7 @@ namespace poolgrad {
 constexpr int MAX_AXES = 64;
 constexpr int64_t FEW_CHANNELS = 16;  // fewer than this do not fill the vectors
 constexpr int64_t SLIDING = 3;        // cells of the longest window that sliding.h knows
+constexpr int64_t WHOLE = 1 << 16;    // what quotient.h divides by
 
 enum class Dtype : int { float32, float64, float16, bfloat16 };
 
@@ -81,7 +82,9 @@ struct Plan {
     bool spread_late = false;                 // no position of the last axis adds anything: it is spread when written
     bool whole_images = false;                // every axis is summed whole, and images lie packed, one after the other
     bool sliding = false;                     // small windows that slide by one: position i adds the cells from i - lead on that are there
+    bool whole_lines = false;                 // of a sliding plan: rows of the result are whole lines, as far apart
     int64_t lead[3] = {}, pitch = 0;          // of each axis; elements between its rows in scratch
+    int64_t folded = 1;                       // images that the first axis is made of
     bool gather = false;                      // a box is finished in scratch and written as one
     int64_t batch = 1;                        // rows of the last axis made at a time
     int64_t ring_rows = 0, run_rows = 1;      // rows kept of a short first axis; result rows written as one

@@ -9,12 +9,11 @@
 
 #include <limits>
 
+#include "plan.h"
 #include "simd.h"
 
 namespace poolgrad {
 namespace PG_ISA {
-
-constexpr int64_t WHOLE = 1 << 16;
 
 // What `quotient` multiplies with: 1/d, or, where d is not from 1 to WHOLE, what makes it divide plainly.
 template <class A> inline A reciprocal(A d) {

@@ -75,6 +75,52 @@ inline void stream_fence() {
 #endif
 }
 
+// The elements one lane further on: the last of `before` and then those of `here`; those of `here` without its first, and the first of `after`.
+template <class A> PG_INLINE Vec<A> moved_up(Vec<A> before, Vec<A> here) {
+    A lanes[2 * LANES<A>];
+    store(lanes, before);
+    store(lanes + LANES<A>, here);
+    return load(lanes + LANES<A> - 1);
+}
+template <class A> PG_INLINE Vec<A> moved_down(Vec<A> here, Vec<A> after) {
+    A lanes[2 * LANES<A>];
+    store(lanes, here);
+    store(lanes + LANES<A>, after);
+    return load(lanes + 1);
+}
+
+// y where `sign` is negative, elsewhere x.
+template <class A> PG_INLINE Vec<A> chosen(Vec<A> sign, Vec<A> x, Vec<A> y) {
+    A s[LANES<A>], a[LANES<A>], b[LANES<A>];
+    store(s, sign);
+    store(a, x);
+    store(b, y);
+    for (int i = 0; i < LANES<A>; ++i) a[i] = s[i] < 0 ? b[i] : a[i];
+    return load(a);
+}
+
+#if defined(__AVX512F__)
+template <> PG_INLINE Vec<float> moved_up<float>(Vec<float> before, Vec<float> here) { return (Vec<float>)_mm512_alignr_epi32((__m512i)here, (__m512i)before, 15); }
+template <> PG_INLINE Vec<float> moved_down<float>(Vec<float> here, Vec<float> after) { return (Vec<float>)_mm512_alignr_epi32((__m512i)after, (__m512i)here, 1); }
+template <> PG_INLINE Vec<double> moved_up<double>(Vec<double> before, Vec<double> here) { return (Vec<double>)_mm512_alignr_epi64((__m512i)here, (__m512i)before, 7); }
+template <> PG_INLINE Vec<double> moved_down<double>(Vec<double> here, Vec<double> after) { return (Vec<double>)_mm512_alignr_epi64((__m512i)after, (__m512i)here, 1); }
+template <> PG_INLINE Vec<float> chosen<float>(Vec<float> sign, Vec<float> x, Vec<float> y) {
+    return (Vec<float>)_mm512_mask_mov_ps((__m512)x, _mm512_movepi32_mask((__m512i)sign), (__m512)y);
+}
+template <> PG_INLINE Vec<double> chosen<double>(Vec<double> sign, Vec<double> x, Vec<double> y) {
+    return (Vec<double>)_mm512_mask_mov_pd((__m512d)x, _mm512_movepi64_mask((__m512i)sign), (__m512d)y);
+}
+#elif defined(__AVX2__) && ((defined(__GNUC__) && __GNUC__ >= 12) || defined(__clang__))
+template <> PG_INLINE Vec<float> moved_up<float>(Vec<float> before, Vec<float> here) { return __builtin_shufflevector(before, here, 7, 8, 9, 10, 11, 12, 13, 14); }
+template <> PG_INLINE Vec<float> moved_down<float>(Vec<float> here, Vec<float> after) { return __builtin_shufflevector(here, after, 1, 2, 3, 4, 5, 6, 7, 8); }
+template <> PG_INLINE Vec<double> moved_up<double>(Vec<double> before, Vec<double> here) { return __builtin_shufflevector(before, here, 3, 4, 5, 6); }
+template <> PG_INLINE Vec<double> moved_down<double>(Vec<double> here, Vec<double> after) { return __builtin_shufflevector(here, after, 1, 2, 3, 4); }
+template <> PG_INLINE Vec<float> chosen<float>(Vec<float> sign, Vec<float> x, Vec<float> y) { return (Vec<float>)_mm256_blendv_ps((__m256)x, (__m256)y, (__m256)sign); }
+template <> PG_INLINE Vec<double> chosen<double>(Vec<double> sign, Vec<double> x, Vec<double> y) {
+    return (Vec<double>)_mm256_blendv_pd((__m256d)x, (__m256d)y, (__m256d)sign);
+}
+#endif
+
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 

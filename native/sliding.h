@@ -1,9 +1,9 @@
 // Gradients whose windows of three cells (of three axes: two or three) slide by one: every row is divided and summed along all axes
 // while it is close by, and what it completes of the result is written at once. What is not there, beyond an edge or where a
-// window has but two cells, is -0.0, which changes no sum. Channels are whole lines.
+// window has but two cells, is -0.0, which changes no sum. Channels are whole lines, or there is but one (strips.h).
 #pragma once
 
-#include "box.h"
+#include "strips.h"
 
 namespace poolgrad {
 namespace PG_ISA {
@@ -47,15 +47,43 @@ template <class S, class A, bool PLANE, bool OUT, bool PAST> inline void slide_r
 }
 
 template <class S> bool Box<S>::is_sliding(const char* result) const {
-    return plan_.sliding && channels_ == plan_.channels && (!streaming_ || to_line(result) == 0);
+    const bool whole = channels_ == plan_.channels && (channels_ > 1 || b_[K - 1] - a_[K - 1] == plan_.axes[K - 1]->positions);
+    return plan_.sliding && whole && (!streaming_ || (plan_.whole_lines && to_line(result) == 0));
 }
 
 template <class S> void Box<S>::run_sliding(const char* source, char* result) {
-    const int64_t lead = plan_.lead[0], behind = plan_.axes[0]->reach[0] - 1, size = (plan_.box[size_t(K - 2)] + 1) * plan_.pitch;
     A* none = at(plan_.scratch.slid);
+    for (int k = 0; k < K; ++k) lead_[k] = plan_.lead[k];
     for (int64_t k = 0; k < plan_.pitch; ++k) none[k] = -A(0);
-    for (int64_t k = 0; k < plan_.pitch + SLIDING * channels_; ++k) row_in_[k] = -A(0);
-    if (K == 2) return slide_plane(source, 1, nullptr, none, none, result);
+    if (channels_ == 1) describe_lanes();
+    else for (int64_t k = 0; k < plan_.pitch + SLIDING * channels_; ++k) row_in_[k] = -A(0);
+    if (K == 2) slide_images(source, result);
+    else slide_volume(source, result);
+}
+
+// Several images one above the other: each is a plane of its own.
+template <class S> void Box<S>::slide_images(const char* source, char* result) {
+    const A* none = at(plan_.scratch.slid);
+    if (plan_.folded == 1) return slide_plane(source, 1, nullptr, none, none, result);
+    const Dim& step = plan_.steps[0];
+    const Axis& axis = *plan_.axes[0];
+    const int64_t high = axis.positions / plan_.folded, rows = axis.rows / plan_.folded, a = a_[0], b = b_[0];
+    const Span need = need_[0];
+    for (int64_t m = a / high; m * high < b; ++m) {
+        a_[0] = most(a, m * high);
+        b_[0] = least(b, (m + 1) * high);
+        lead_[0] = plan_.lead[0] + m * (high - rows);
+        need_[0] = {most(a_[0] - lead_[0], m * rows), least(b_[0] - lead_[0] + SLIDING - 1, (m + 1) * rows)};
+        slide_plane(source + (need_[0].a - need.a) * step.source_stride, 1, nullptr, none, none, result + (a_[0] - a) * step.result_stride);
+    }
+    a_[0] = a;
+    b_[0] = b;
+    need_[0] = need;
+}
+
+template <class S> void Box<S>::slide_volume(const char* source, char* result) {
+    const int64_t lead = lead_[0], behind = plan_.axes[0]->reach[0] - 1, size = (plan_.box[size_t(K - 2)] + 1) * plan_.pitch;
+    A* none = at(plan_.scratch.slid);
     auto plane = [&](int64_t d) { return d >= need_[0].a && d < need_[0].b ? ring_ + (d - need_[0].a) % SLIDING * size : none; };
     for (int64_t d = a_[0] - lead; d < b_[0] - lead + behind; ++d) {
         const int64_t i = d + lead - behind;
@@ -72,10 +100,11 @@ template <class S> void Box<S>::run_sliding(const char* source, char* result) {
 }
 
 template <class S> void Box<S>::slide_plane(const char* source, int64_t product, A* plane, const A* older, const A* old, char* result) {
+    if (channels_ == 1) return strip_plane(source, product, plane, older, old, result);
     const int k = K - 2;
     const Axis &axis = *plan_.axes[size_t(k)], &last = *plan_.axes[size_t(K - 1)];
-    const int64_t pitch = plan_.pitch, lead = plan_.lead[k], behind = axis.reach[0] - 1, chunk = most(1, CLOSE / channels_), width = b_[K - 1] - a_[K - 1];
-    const int64_t first = a_[K - 1] - plan_.lead[K - 1];  // the cell that row_in_ begins with
+    const int64_t pitch = plan_.pitch, lead = lead_[k], behind = axis.reach[0] - 1, chunk = most(1, CLOSE / channels_), width = b_[K - 1] - a_[K - 1];
+    const int64_t first = a_[K - 1] - lead_[K - 1];  // the cell that row_in_ begins with
     A *none = at(plan_.scratch.slid), *rows = none + pitch;
     auto row_of = [&](int64_t r) { return r >= need_[k].a && r < need_[k].b ? rows + (r - need_[k].a) % SLIDING * pitch : none; };
     for (int64_t r = a_[k] - lead; r < b_[k] - lead + behind; ++r) {

@@ -79,6 +79,18 @@ SPLIT = {
     ),
     "windows that slide along three axes, several boxes": Split(regular((5, 61, 47), 3, stride=1, padding=1), "NDHWC", 1, 64),
     "windows that slide along three axes, channels cut": Split(regular((4, 6, 5), 3, stride=1, padding="same"), "DHCWN", 608, 3),
+    **{f"windows that slide over {n} lanes": Split(regular((26, n), 3, stride=1, padding="same"), "NCHW", 9, 31) for n in (5, 16, 35, 61, 65, 131)},
+    "windows that slide over lanes, valid": Split(regular((24, 33), 3, stride=1), "NCHW", 5, 21),
+    "windows that slide over lanes, a constant divisor": Split(
+        Pool((Axis.regular(23, 3, stride=1, padding=(0, 2)), Axis.regular(64, 3, stride=1, padding=(2, 1))), divisor=-5), "NCHW", 3, 21
+    ),
+    "windows that slide over lanes, padded to both sides": Split(
+        Pool((Axis.regular(21, 3, stride=1, padding=(2, 1)), Axis.regular(47, 3, stride=1, padding=(1, 2), count="window"))), "NCHW", 5, 19
+    ),
+    "windows that slide over lanes of three axes": Split(regular((7, 13, 61), (3, 3, 3), stride=1, padding="same"), "NCDHW", 2, 7),
+    "windows that slide over lanes of three axes, valid": Split(regular((8, 11, 79), (2, 3, 3), stride=1), "NCDHW", 2, 5),
+    "windows that slide over lanes, several boxes": Split(regular((5, 161, 147), 3, stride=1, padding=1), "DHW", 1, 1),
+    "windows that slide over lanes of a tall image": Split(regular((901, 47), 3, stride=1, padding=1), "HW", 1, 1),
     "window 15 of many channels": Split(regular((61, 67), 15, stride=1, padding="same"), "NHWC", 1, 48),
     "window 15": Split(regular((61, 67), 15, stride=1, padding="same"), "NHWC", 2, 9),
     "window 15 NCHW": Split(regular((61, 67), 15, stride=1, padding="same"), "NCHW", 2, 9),
@@ -269,6 +281,9 @@ STREAMED = {
     "sliding": (Split(regular((113, 117), 3, stride=1, padding="same"), "NHWC", 10, 64), np.float32),
     "sliding, float16": (Split(regular((113, 117), 3, stride=1, padding="same"), "NHWC", 14, 96), np.float16),
     "sliding along three axes": (Split(regular((17, 65, 67), (2, 3, 3), stride=1, padding="same"), "NDHWC", 4, 32), np.float32),
+    "sliding over lanes": (Split(regular((61, 35), 3, stride=1, padding="same"), "NCHW", 38, 109), np.float32),
+    "sliding over whole lines": (Split(regular((61, 96), 3, stride=1, padding="same"), "NCHW", 41, 76), support.DTYPES[1]),
+    "sliding over lanes of three axes": (Split(regular((33, 65, 64), (3, 3, 3), stride=1, padding="same"), "NCDHW", 2, 32), np.float32),
     "a bare row": (Split(Pool((Axis.regular(4_200_011, 3, stride=1, padding="same"),)), "L", 1, 1), np.float64),
 }
 

@@ -69,6 +69,8 @@ private:
     void strip_plane(const char* source, int64_t product, A* plane, const A* older, const A* old, char* result);
     // Strip `strip`, its first row at `from`: all rows that divide by the same, split where a row has no room around it.
     void strip_rows(Strip<S, A>& strip, const char* from, int64_t rows, int64_t d);
+    // What row r divides by, or the position that it completes; and how many rows from it on do the same.
+    int64_t strip_count(int64_t r, int64_t& n) const;
     void describe_lanes();
     // First axis, short intervals: a ring of blocks.
     void run_short(const char* source, char* result);

@@ -133,7 +133,7 @@ int64_t most_divisor(const Plan& p) {
     return product;
 }
 
-// Whether sliding.h has it all: windows, channels and rows of the result that it knows, the division before the sums. One channel
+// Whether sliding.h has it all: windows, channels and rows of the result that it knows; of many channels, a gradient. One channel
 // fills vectors along the last axis: not if most of the last one is empty.
 void find_sliding(Plan& p, int64_t lanes) {
     const int K = p.rank();
@@ -142,7 +142,7 @@ void find_sliding(Plan& p, int64_t lanes) {
     const bool one = p.channels == 1 && p.steps.back().source_stride == item && p.source_bytes > 0 && last.reach[0] == SLIDING &&
                      5 * width > 3 * round_up(width, lanes) && most_divisor(p) <= WHOLE;
     const bool many = p.channels >= FEW_CHANNELS && channels % 64 == 0 && p.channel_result == item;
-    if (K > 3 || !(one || many) || !p.divide_first || p.accumulate || p.steps.back().result_stride != channels) return;
+    if (K > 3 || !(one || (many && p.divide_first)) || p.accumulate || p.steps.back().result_stride != channels) return;
     p.whole_lines = width * channels % 64 == 0;
     for (int k = 0; k < K; ++k) {
         const int64_t reach = p.axes[size_t(k)]->reach[0];

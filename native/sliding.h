@@ -89,12 +89,13 @@ template <class S> void Box<S>::slide_volume(const char* source, char* result) {
         const int64_t i = d + lead - behind;
         const A *older = behind > 1 ? plane(d - 2) : none, *old = plane(d - 1);
         char* to = i < a_[0] ? nullptr : result + (i - a_[0]) * plan_.steps[0].result_stride;
-        if (plane(d) != none) slide_plane(source + (d - need_[0].a) * plan_.steps[0].source_stride, count_of_row(0, d), plane(d), older, old, to);
+        const int64_t product = plan_.divide_first ? (plane(d) == none ? 1 : count_of_row(0, d)) : count_of_position(0, most(i, a_[0]));
+        if (plane(d) != none) slide_plane(source + (d - need_[0].a) * plan_.steps[0].source_stride, product, plane(d), older, old, to);
         else if (to) for (int64_t j = 0; j < b_[1] - a_[1]; ++j) {
             const A* p[SLIDING - 1];
             int found = 0;
             for (const A* plane : {older, old}) if (plane != none) p[found++] = plane + j * plan_.pitch;
-            write_sum<S, A>(to + j * plan_.steps[1].result_stride, p, found, out_, 1, streaming_);
+            emit_rows(p, found, to + j * plan_.steps[1].result_stride, 1, 0, b_[2] - a_[2], count_of_position(0, i) * count_of_position(1, a_[1] + j));
         }
     }
 }

@@ -1,6 +1,8 @@
-// Windows that slide, one channel: the cells of a row are lanes. A strip of a few vectors goes down a plane, divides every row on the
-// way and adds it up with its neighbours and with the two rows before, which stay in registers.
+// Windows that slide, one channel: the cells of a row are lanes. A strip of a few vectors goes down a plane, and every row is added up
+// on the way with its neighbours and with the two rows before, which stay in registers; divided first or last.
 #pragma once
+
+#include <type_traits>
 
 #include "box.h"
 
@@ -13,6 +15,7 @@ constexpr int WIDEST = 4;  // vectors of a strip
 template <class S, class A> struct Strip {
     const A *counts, *inverses, *gone;  // of every lane; `gone` is negative where there is no cell
     bool before, after;                 // whether cells beside the strip are needed
+    bool past;                          // the result is written past the caches, in whole lines
     int64_t vectors, elements;          // of the result: `elements` of them in each row
     int64_t ahead;                      // rows until the first one is complete
     int64_t source_step, result_step, plane_step, older_step, old_step;
@@ -35,20 +38,21 @@ template <class A> PG_INLINE void store_part(char* to, Vec<A> v, int64_t bytes) 
 }
 
 // Write a complete row of N vectors.
-template <class S, class A, int N, bool PAST> PG_INLINE void put_row(char* to, const Vec<A>* sums, int64_t elements) {
+template <class S, class A, int N> PG_INLINE void put_row(char* to, const Vec<A>* sums, int64_t elements, bool past) {
     constexpr int per = int(sizeof(A) / sizeof(S));
+    constexpr int64_t item = sizeof(S);
     for (int v = 0; v < N; v += per) {
         Vec<A> x = sums[v];
         if constexpr (per == 2) x = narrow_pair<S>(x, v + 1 < N ? sums[v + 1] : none<A>());
-        char* out = to + v * LANES<A> * int64_t(sizeof(S));
-        if (PAST) stream(reinterpret_cast<A*>(out), x);
+        char* out = to + v * LANES<A> * item;
+        if (past) stream(reinterpret_cast<A*>(out), x);
         else if (v + per < N) std::memcpy(out, &x, sizeof x);
-        else store_part<A>(out, x, (elements - v * LANES<A>) * int64_t(sizeof(S)));
+        else store_part<A>(out, x, (elements - v * LANES<A>) * item);
     }
 }
 
-// `rows` rows from `from` on, divided by d times the counts of their lanes; no rows at all: one that is not there.
-template <class S, class A, int N, bool PLANE, bool PAST> inline void go_down(Strip<S, A>& s, const char* from, int64_t rows, A d) {
+// `rows` rows from `from` on, divided (LAST: their sums are) by d times the counts of their lanes; no rows at all: one that is not there.
+template <class S, class A, int N, bool LAST> inline void go_down(Strip<S, A>& s, const char* from, int64_t rows, A d) {
     constexpr int64_t lanes = LANES<A>, item = sizeof(S);
     Vec<A> by[N], over[N], first[N], second[N];
     const Vec<A> ds = splat(d), rs = splat(reciprocal(d));
@@ -60,7 +64,8 @@ template <class S, class A, int N, bool PLANE, bool PAST> inline void go_down(St
     }
     const Vec<A> head = load(s.gone), tail = load(s.gone + (N - 1) * lanes);
     auto beside = [&](const char* row, int64_t k) {
-        const Vec<A> q = quotient(load_wide<S, A>(row + k * item), ds * load(s.counts + k), rs * load(s.inverses + k));
+        Vec<A> q = load_wide<S, A>(row + k * item);
+        if (!LAST) q = quotient(q, ds * load(s.counts + k), rs * load(s.inverses + k));
         return chosen<A>(load(s.gone + k), q, none<A>());
     };
     for (int64_t r = 0; r < most(rows, 1); ++r) {
@@ -69,7 +74,8 @@ template <class S, class A, int N, bool PLANE, bool PAST> inline void go_down(St
         if (rows) {
             for (int v = 0; v < N; ++v) {
                 prefetch(row + v * lanes * item + AHEAD, 1);
-                q[v] = quotient(load_wide<S, A>(row + v * lanes * item), by[v], over[v]);
+                q[v] = load_wide<S, A>(row + v * lanes * item);
+                if (!LAST) q[v] = quotient(q[v], by[v], over[v]);
             }
             q[0] = chosen<A>(head, q[0], none<A>());
             q[N - 1] = chosen<A>(tail, q[N - 1], none<A>());
@@ -82,15 +88,19 @@ template <class S, class A, int N, bool PLANE, bool PAST> inline void go_down(St
             second[v] = here;
         }
         if (s.ahead > 0) { --s.ahead; continue; }
-        if (PLANE) for (int v = 0; v < N; ++v) {
-            store(s.plane + v * lanes, sums[v]);
-            if (s.result) sums[v] = load(s.older + v * lanes) + load(s.old + v * lanes) + sums[v];
+        if (s.plane) {
+            for (int v = 0; v < N; ++v) {
+                store(s.plane + v * lanes, sums[v]);
+                if (s.result) sums[v] = load(s.older + v * lanes) + load(s.old + v * lanes) + sums[v];
+            }
+            s.plane += s.plane_step;
+            s.older += s.older_step;
+            s.old += s.old_step;
         }
-        if (s.result) {
-            put_row<S, A, N, PAST>(s.result, sums, s.elements);
-            s.result += s.result_step;
-        }
-        if (PLANE) { s.plane += s.plane_step; s.older += s.older_step; s.old += s.old_step; }
+        if (!s.result) continue;
+        if (LAST) for (int v = 0; v < N; ++v) sums[v] = quotient(sums[v], by[v], over[v]);
+        put_row<S, A, N>(s.result, sums, s.elements, s.past);
+        s.result += s.result_step;
     }
     for (int v = 0; v < N; ++v) {
         s.last[0][v] = first[v];
@@ -98,18 +108,13 @@ template <class S, class A, int N, bool PLANE, bool PAST> inline void go_down(St
     }
 }
 
-template <class S, class A, int N> inline void go_down(Strip<S, A>& s, const char* from, int64_t rows, A d, bool past) {
-    if (s.plane) return past ? go_down<S, A, N, true, true>(s, from, rows, d) : go_down<S, A, N, true, false>(s, from, rows, d);
-    return past ? go_down<S, A, N, false, true>(s, from, rows, d) : go_down<S, A, N, false, false>(s, from, rows, d);
-}
-
 template <class S> void Box<S>::describe_lanes() {
     const int64_t lanes = plan_.pitch + 2 * FEW_CHANNELS, first = a_[K - 1] - lead_[K - 1] + 1 - FEW_CHANNELS;
     A* counts = at(plan_.scratch.slid) + (SLIDING + 1) * plan_.pitch;
     for (int64_t k = 0; k < lanes; ++k) {
-        const int64_t cell = first + k;
-        const bool there = cell >= need_[K - 1].a && cell < need_[K - 1].b;
-        counts[k] = there ? A(count_of_row(K - 1, cell)) : A(1);
+        const int64_t cell = first + k, position = a_[K - 1] + k - FEW_CHANNELS;
+        const bool there = cell >= need_[K - 1].a && cell < need_[K - 1].b, wanted = position >= a_[K - 1] && position < b_[K - 1];
+        counts[k] = plan_.divide_first ? A(there ? count_of_row(K - 1, cell) : 1) : A(wanted ? count_of_position(K - 1, position) : 1);
         counts[lanes + k] = 1 / counts[k];
         counts[2 * lanes + k] = there ? A(0) : -A(1);
     }
@@ -130,6 +135,7 @@ template <class S> void Box<S>::strip_plane(const char* source, int64_t product,
         s.gone = s.inverses + stride;
         s.before = middle + w > need_[K - 1].a;
         s.after = middle + w + s.vectors * v < need_[K - 1].b;
+        s.past = streaming_;
         s.ahead = a_[k] - lead_[k] + SLIDING - 1 - need_[k].a;
         s.source_step = step.source_stride;
         s.result_step = step.result_stride;
@@ -142,14 +148,27 @@ template <class S> void Box<S>::strip_plane(const char* source, int64_t product,
         s.old = old + w;
         for (auto& row : s.last) for (auto& x : row) x = splat(-A(0));
         const char* from = source + (middle + w - need_[K - 1].a) * int64_t(sizeof(S));
-        for (int64_t r = need_[k].a, n; r < need_[k].b; r += n) {
-            const int64_t count = count_of_row(k, r);
-            for (n = 1; r + n < need_[k].b && count_of_row(k, r + n) == count;) ++n;
+        int64_t r = need_[k].a;
+        for (int64_t n, count; r < need_[k].b; r += n) {
+            count = strip_count(r, n);
             strip_rows(s, from + (r - need_[k].a) * step.source_stride, n, plan_.constant_divisor ? plan_.divisor : product * count);
         }
-        for (int64_t r = need_[k].b; r < b_[k] - lead_[k] + SLIDING - 1; ++r) strip_rows(s, from, 0, 1);
+        for (int64_t n, count; r < b_[k] - lead_[k] + SLIDING - 1; ++r) {
+            count = strip_count(r, n);
+            strip_rows(s, from, 0, plan_.constant_divisor ? plan_.divisor : product * count);
+        }
     }
     if (plan_.gather) pass_on(result + (b_[k] - a_[k]) * step.result_stride);
+}
+
+template <class S> int64_t Box<S>::strip_count(int64_t r, int64_t& n) const {
+    const int k = K - 2;
+    const Axis& axis = *plan_.axes[size_t(k)];
+    const int64_t left = most(1, need_[k].b - r), j = most(a_[k], r + lead_[k] - (SLIDING - 1));
+    n = left;
+    if (plan_.constant_divisor || (plan_.divide_first && r >= need_[k].b)) return 1;
+    n = plan_.divide_first ? least(left, axis.alike[size_t(r - axis.base)]) : least(left, j - (r + lead_[k] - (SLIDING - 1)) + axis.alike[size_t(j)]);
+    return plan_.divide_first ? count_of_row(k, r) : count_of_position(k, j);
 }
 
 template <class S> void Box<S>::strip_rows(Strip<S, A>& s, const char* from, int64_t rows, int64_t d) {
@@ -168,11 +187,12 @@ template <class S> void Box<S>::strip_rows(Strip<S, A>& s, const char* from, int
         std::memcpy(close + (a - begin), a, size_t(b - a));
         from = close + (from - begin);
     }
+    auto go = [&](auto n) { plan_.divide_first ? go_down<S, A, n, false>(s, from, rows, A(d)) : go_down<S, A, n, true>(s, from, rows, A(d)); };
     switch (s.vectors) {
-        case 1: return go_down<S, A, 1>(s, from, rows, A(d), streaming_);
-        case 2: return go_down<S, A, 2>(s, from, rows, A(d), streaming_);
-        case 3: return go_down<S, A, 3>(s, from, rows, A(d), streaming_);
-        default: return go_down<S, A, WIDEST>(s, from, rows, A(d), streaming_);
+        case 1: return go(std::integral_constant<int, 1>());
+        case 2: return go(std::integral_constant<int, 2>());
+        case 3: return go(std::integral_constant<int, 3>());
+        default: return go(std::integral_constant<int, WIDEST>());
     }
 }
 

@@ -35,7 +35,7 @@ done
 
 # Tests that reach the core only through a framework or a program of their own.
 left_out=(--ignore-glob='tests/test_cli*' --ignore-glob='tests/test_conformance*' --ignore-glob='tests/test_dialect_*'
-    --ignore-glob='tests/test_*_live.py' --ignore=tests/test_translation.py --ignore-glob='tests/test_torch*' --ignore-glob='tests/test_jax*' --ignore=tests/test_docs.py)
+    --ignore-glob='tests/test_*_live.py' --ignore=tests/test_translation.py --ignore-glob='tests/test_torch*' --ignore-glob='tests/test_tf_*' --ignore-glob='tests/test_jax*' --ignore=tests/test_docs.py)
 
 # run NAME LIBRARIES ARGUMENTS...: the tests on that build. Leaks are the interpreter's own. Fewer random examples keep it
 # within minutes. Addresses are fixed since ThreadSanitizer's shadow does not fit every random layout. Reports go into a

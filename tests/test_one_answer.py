@@ -62,7 +62,10 @@ SPLIT = {
     "global NCHW": Split(Pool((Axis.whole(7), Axis.whole(7))), "NCHW", 9, 129),
     "global of a large image": Split(Pool((Axis.whole(211), Axis.whole(197))), "NCHW", 1, 3),
     "global of images of any size": Split(Pool((Axis.whole(3), Axis.whole(75), Axis.whole(13))), "NCDHW", 3, 21),
-    **{f"global of images {n} wide": Split(Pool((Axis.whole(5), Axis.whole(n))), "NCHW", 61, 149) for n in (1, 2, 3, 4, 5, 6, 8, 9)},
+    **{
+        f"global of images {n} wide": Split(Pool((Axis.whole(5), Axis.whole(n))), "NCHW", 61, 149)
+        for n in (1, 2, 3, 4, 5, 6, 8, 9)
+    },
     "rows of several chunks": Split(regular((9, 67), 3, stride=1, padding="same"), "NHWC", 2, 48),
     "rows of several chunks, the last one short": Split(regular((10, 71), (2, 3), stride=1, padding="same"), "NHWC", 1, 83),
     "short windows, whole lines": Split(regular((26, 38), (3, 2), stride=2, padding="same"), "NHWC", 2, 64),
@@ -79,15 +82,26 @@ SPLIT = {
     ),
     "windows that slide along three axes, several boxes": Split(regular((5, 61, 47), 3, stride=1, padding=1), "NDHWC", 1, 64),
     "windows that slide along three axes, channels cut": Split(regular((4, 6, 5), 3, stride=1, padding="same"), "DHCWN", 608, 3),
-    **{f"windows that slide over {n} lanes": Split(regular((26, n), 3, stride=1, padding="same"), "NCHW", 9, 31) for n in (5, 16, 35, 61, 65, 131)},
+    **{
+        f"windows that slide over {n} lanes": Split(regular((26, n), 3, stride=1, padding="same"), "NCHW", 9, 31)
+        for n in (5, 16, 35, 61, 65, 131)
+    },
     "windows that slide over lanes, valid": Split(regular((24, 33), 3, stride=1), "NCHW", 5, 21),
     "windows that slide over lanes, a constant divisor": Split(
-        Pool((Axis.regular(23, 3, stride=1, padding=(0, 2)), Axis.regular(64, 3, stride=1, padding=(2, 1))), divisor=-5), "NCHW", 3, 21
+        Pool((Axis.regular(23, 3, stride=1, padding=(0, 2)), Axis.regular(64, 3, stride=1, padding=(2, 1))), divisor=-5),
+        "NCHW",
+        3,
+        21,
     ),
     "windows that slide over lanes, padded to both sides": Split(
-        Pool((Axis.regular(21, 3, stride=1, padding=(2, 1)), Axis.regular(47, 3, stride=1, padding=(1, 2), count="window"))), "NCHW", 5, 19
+        Pool((Axis.regular(21, 3, stride=1, padding=(2, 1)), Axis.regular(47, 3, stride=1, padding=(1, 2), count="window"))),
+        "NCHW",
+        5,
+        19,
     ),
-    "windows that slide over lanes of three axes": Split(regular((7, 13, 61), (3, 3, 3), stride=1, padding="same"), "NCDHW", 2, 7),
+    "windows that slide over lanes of three axes": Split(
+        regular((7, 13, 61), (3, 3, 3), stride=1, padding="same"), "NCDHW", 2, 7
+    ),
     "windows that slide over lanes of three axes, valid": Split(regular((8, 11, 79), (2, 3, 3), stride=1), "NCDHW", 2, 5),
     "windows that slide over lanes, several boxes": Split(regular((5, 161, 147), 3, stride=1, padding=1), "DHW", 1, 1),
     "windows that slide over lanes of a tall image": Split(regular((901, 47), 3, stride=1, padding=1), "HW", 1, 1),
@@ -191,9 +205,7 @@ def test_any_pooling(pool: Pool, data: st.DataObject, dtype: np.dtype[Any], seed
     support.assert_same_bits(run(pool, source, layout=layout), want)
 
 
-@given(
-    pool=support.pools(sizes=support.LARGE), data=st.data(), dtype=support.dtypes, seed=support.seeds, forwards=st.booleans()
-)
+@given(pool=support.pools(sizes=support.LARGE), data=st.data(), dtype=support.dtypes, seed=support.seeds, forwards=st.booleans())
 def test_any_large_pooling(pool: Pool, data: st.DataObject, dtype: np.dtype[Any], seed: int, forwards: bool) -> None:
     """Enough channels to be worth several threads, whatever the geometry."""
     from poolgrad.engines import _native
@@ -283,7 +295,10 @@ STREAMED = {
     "sliding along three axes": (Split(regular((17, 65, 67), (2, 3, 3), stride=1, padding="same"), "NDHWC", 4, 32), np.float32),
     "sliding over lanes": (Split(regular((61, 35), 3, stride=1, padding="same"), "NCHW", 38, 109), np.float32),
     "sliding over whole lines": (Split(regular((61, 96), 3, stride=1, padding="same"), "NCHW", 41, 76), support.DTYPES[1]),
-    "sliding over lanes of three axes": (Split(regular((33, 65, 64), (3, 3, 3), stride=1, padding="same"), "NCDHW", 2, 32), np.float32),
+    "sliding over lanes of three axes": (
+        Split(regular((33, 65, 64), (3, 3, 3), stride=1, padding="same"), "NCDHW", 2, 32),
+        np.float32,
+    ),
     "a bare row": (Split(Pool((Axis.regular(4_200_011, 3, stride=1, padding="same"),)), "L", 1, 1), np.float64),
 }
 

@@ -146,7 +146,7 @@ void find_sliding(Plan& p, int64_t lanes) {
     p.whole_lines = width * channels % 64 == 0;
     for (int k = 0; k < K; ++k) {
         const int64_t reach = p.axes[size_t(k)]->reach[0];
-        if (reach > SLIDING || reach < (K == 2 ? SLIDING : 2) || (many && p.steps[size_t(k)].result_stride % channels) || !slides(*p.axes[size_t(k)], p.lead[k])) return;
+        if (reach > SLIDING || reach < (K == 2 || (one && k > 0) ? SLIDING : 2) || (many && p.steps[size_t(k)].result_stride % channels) || !slides(*p.axes[size_t(k)], p.lead[k])) return;
         p.whole_lines = p.whole_lines && (k == K - 1 || p.steps[size_t(k)].result_stride % 64 == 0);
     }
     p.sliding = true;
@@ -180,6 +180,7 @@ void fold_images(Plan& p) {
         p.axes[0] = tall.get();
         p.made.push_back(std::move(tall));
         p.folded = times;
+        p.lead[0] += axis.base;  // cells are counted from 0 now
         d = {d.extent / times, d.source_stride * times, d.result_stride * times};
         return;
     }

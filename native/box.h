@@ -67,7 +67,7 @@ private:
     void slide_part(const Terms<A>& terms, bool complete, char* to, int64_t n);
     // The same of one channel, in strips of vectors along the last axis (strips.h).
     void strip_plane(const char* source, int64_t product, A* plane, const A* older, const A* old, char* result);
-    // Strip `strip`, its first row at `from`: all rows that divide by the same, split where a row has no room around it.
+    // Rows of a strip that divide by the same, from `from` on; 0: one that is not there. A row without room around it goes alone.
     void strip_rows(Strip<S, A>& strip, const char* from, int64_t rows, int64_t d);
     // What row r divides by, or the position that it completes; and how many rows from it on do the same.
     int64_t strip_count(int64_t r, int64_t& n) const;

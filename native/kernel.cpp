@@ -296,7 +296,7 @@ template <class S> bool Box<S>::spread_into(const A* row, char* to, int64_t rows
         const char* cell = from + (axis.lo[i] - need_[K - 1].a) * bytes;
         if (axis.lo[i] >= axis.hi[i]) std::memset(to, 0, size_t(bytes));
         else if (past) stream_lines(to, cell, bytes);
-        else std::memcpy(to, cell, size_t(bytes));
+        else copy_vectors(to, cell, bytes);
     }
     return true;
 }

@@ -79,7 +79,10 @@ template <class S, class A, int R, int FINISH, bool PAST> inline void write_sum(
     for (; k + per * v <= n; k += per * v) {
         const Vec<A> x = vectors(k);
         if (PAST) stream(reinterpret_cast<A*>(out + k * item), x);
-        else std::memcpy(out + k * item, &x, sizeof x);
+        else {
+            ask_to_write(out + k * item);
+            std::memcpy(out + k * item, &x, sizeof x);
+        }
     }
     if (PAST || k == n) return;
     if (n >= per * v) {  // the last ones overlap their neighbours: the same sums again

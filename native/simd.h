@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #if defined(__SSE2__) || defined(_M_X64)
 #include <immintrin.h>
@@ -128,6 +129,7 @@ inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 inline int64_t to_line(const void* p) { return int64_t((0 - reinterpret_cast<uintptr_t>(p)) & uintptr_t(LINE - 1)); }
 
 constexpr int64_t AHEAD = 4096;      // bytes that a run is asked for ahead of its use
+constexpr int64_t AHEAD_WRITTEN = 8192;  // bytes of a result that are asked for ahead, where the caches keep it
 constexpr int64_t AHEAD_SQUARES = 8;  // squares that are asked for ahead, where images are turned
 
 // Ask for memory that will be read soon; never faults, never waits.
@@ -139,10 +141,36 @@ inline void prefetch(const char* p, int64_t bytes) {
 #endif
 }
 
+// Ask for the line that a vector will be written to before long: a store waits for it, if only as far as to the next cache.
+inline void ask_to_write(const void* p) {
+#if defined(__GNUC__) || defined(__clang__)
+    __builtin_prefetch(static_cast<const char*>(p) + AHEAD_WRITTEN, 1, 2);
+#else
+    (void)p;
+#endif
+}
+
 // Copy whole lines past the caches; `to` is aligned to one.
 inline void stream_lines(char* to, const char* from, int64_t bytes) {
     for (int64_t k = 0; k < bytes; k += VECTOR_BYTES)
         stream(reinterpret_cast<float*>(to + k), load(reinterpret_cast<const float*>(from + k)));
+}
+
+// Copy bytes that the caches keep: few at a time, so without a call.
+PG_INLINE void copy_vectors(char* to, const char* from, int64_t bytes) {
+    constexpr int64_t v = VECTOR_BYTES, step = LANES<float>;
+    if (bytes < v) { std::memcpy(to, from, size_t(bytes)); return; }
+    auto copy = [&](int64_t k, auto n) {
+        Vec<float> x[decltype(n)::value];
+        for (int i = 0; i < decltype(n)::value; ++i) ask_to_write(to + k + i * v);
+        for (int i = 0; i < decltype(n)::value; ++i) x[i] = load(reinterpret_cast<const float*>(from + k) + i * step);
+        for (int i = 0; i < decltype(n)::value; ++i) store(reinterpret_cast<float*>(to + k) + i * step, x[i]);
+    };
+    int64_t k = 0;
+    for (; k + 4 * v <= bytes; k += 4 * v) copy(k, std::integral_constant<int, 4>());
+    if (k + 2 * v <= bytes) { copy(k, std::integral_constant<int, 2>()); k += 2 * v; }
+    if (k + v <= bytes) { copy(k, std::integral_constant<int, 1>()); k += v; }
+    if (k < bytes) copy(bytes - v, std::integral_constant<int, 1>());  // overlaps its neighbour
 }
 
 // out[c * out_stride + r] = in[r * in_stride + c] for a square block: 8 x 8 for float, 4 x 4 for double.

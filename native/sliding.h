@@ -42,7 +42,10 @@ template <class S, class A, bool PLANE, bool OUT, bool PAST> inline void slide_r
     for (; k + per * v <= n; k += per * v) {
         const Vec<A> sum = vectors(k);
         if (PAST) stream(reinterpret_cast<A*>(out + k * item), sum);
-        else if (OUT) std::memcpy(out + k * item, &sum, sizeof sum);
+        else if (OUT) {
+            ask_to_write(out + k * item);
+            std::memcpy(out + k * item, &sum, sizeof sum);
+        }
     }
 }
 

@@ -2,8 +2,6 @@
 // on the way with its neighbours and with the two rows before, which stay in registers; divided first or last.
 #pragma once
 
-#include <type_traits>
-
 #include "box.h"
 
 namespace poolgrad {
@@ -32,8 +30,7 @@ template <class A> PG_INLINE void store_part(char* to, Vec<A> v, int64_t bytes) 
 #if defined(__AVX512BW__)
     _mm512_mask_storeu_epi8(to, bytes < 64 ? (uint64_t(1) << bytes) - 1 : ~uint64_t(0), (__m512i)v);
 #else
-    if (bytes >= VECTOR_BYTES) std::memcpy(to, &v, sizeof v);
-    else std::memcpy(to, &v, size_t(bytes));
+    std::memcpy(to, &v, size_t(least(bytes, VECTOR_BYTES)));
 #endif
 }
 
@@ -148,14 +145,9 @@ template <class S> void Box<S>::strip_plane(const char* source, int64_t product,
         s.old = old + w;
         for (auto& row : s.last) for (auto& x : row) x = splat(-A(0));
         const char* from = source + (middle + w - need_[K - 1].a) * int64_t(sizeof(S));
-        int64_t r = need_[k].a;
-        for (int64_t n, count; r < need_[k].b; r += n) {
-            count = strip_count(r, n);
-            strip_rows(s, from + (r - need_[k].a) * step.source_stride, n, plan_.constant_divisor ? plan_.divisor : product * count);
-        }
-        for (int64_t n, count; r < b_[k] - lead_[k] + SLIDING - 1; ++r) {
-            count = strip_count(r, n);
-            strip_rows(s, from, 0, plan_.constant_divisor ? plan_.divisor : product * count);
+        for (int64_t r = need_[k].a, n; r < b_[k] - lead_[k] + SLIDING - 1; r += n) {
+            const int64_t count = strip_count(r, n), d = plan_.constant_divisor ? plan_.divisor : product * count;
+            strip_rows(s, from + (r - need_[k].a) * step.source_stride, r < need_[k].b ? n : 0, d);
         }
     }
     if (plan_.gather) pass_on(result + (b_[k] - a_[k]) * step.result_stride);
@@ -164,10 +156,10 @@ template <class S> void Box<S>::strip_plane(const char* source, int64_t product,
 template <class S> int64_t Box<S>::strip_count(int64_t r, int64_t& n) const {
     const int k = K - 2;
     const Axis& axis = *plan_.axes[size_t(k)];
-    const int64_t left = most(1, need_[k].b - r), j = most(a_[k], r + lead_[k] - (SLIDING - 1));
-    n = left;
+    n = most(1, need_[k].b - r);  // beyond the last one, rows go one by one
     if (plan_.constant_divisor || (plan_.divide_first && r >= need_[k].b)) return 1;
-    n = plan_.divide_first ? least(left, axis.alike[size_t(r - axis.base)]) : least(left, j - (r + lead_[k] - (SLIDING - 1)) + axis.alike[size_t(j)]);
+    const int64_t completed = r + lead_[k] - (SLIDING - 1), j = most(a_[k], completed);
+    n = least(n, plan_.divide_first ? axis.alike[size_t(r - axis.base)] : j - completed + axis.alike[size_t(j)]);
     return plan_.divide_first ? count_of_row(k, r) : count_of_position(k, j);
 }
 

@@ -134,6 +134,7 @@ template <class A, int R, Picks PICKS, bool PAST, bool EVEN, bool FULL> inline v
         for (; (k + 1) * v <= n; ++k, at += step) {
             if (EVEN) prefetch(reinterpret_cast<const char*>(from[0] + at) + AHEAD, step * int64_t(sizeof(A)));
             const Vec<A> s = weave_vector<A, R, PICKS, EVEN, FULL>(w, from, places, at, k);
+            if (R == 1 && !PAST) ask_to_write(out + k * v);
             if (PAST) stream(out + k * v, s); else store(out + k * v, s);
         }
         if (k * v < n) {

@@ -96,24 +96,26 @@ template <class A, int N> PG_INLINE typename Lanes<A>::type sum_columns(const A*
     return s;
 }
 
-// The images from `from` on, `apart` elements apart, one in each lane; axes k and after. `rows` has room for each axis's rows
-// and a few more. N: the last axis has so many rows, no more than a block; 0: any number. Nothing is read at or past `end`.
-template <class A, int N> inline typename Lanes<A>::type sum_lanes(const Plan& p, int k, const A* from, int64_t apart, typename Lanes<A>::type* rows, const A* end) {
+// The images from `from` on, `apart` elements apart, one in each lane: a row of theirs. `rows` has room for each axis's rows and a
+// few more. N: a row has so many cells, no more than a block; 0: any number. Nothing is read at or past `end`.
+template <class A, int N> PG_INLINE typename Lanes<A>::type sum_row(int64_t n, const A* from, int64_t apart, typename Lanes<A>::type* rows, const A* end) {
     constexpr int64_t q = COLUMNS<A>, lanes = SQUARE<A>;
-    const int64_t n = p.axes[size_t(k)]->rows, step = p.steps[size_t(k)].source_stride / int64_t(sizeof(A));
-    if (k + 1 < p.rank()) {
-        for (int64_t r = 0; r < n; ++r) rows[r] = sum_lanes<A, N>(p, k + 1, from + r * step, apart, rows + n, end);
-        return sum_rows(rows, n);
-    }
-    if constexpr (N > 0) {
-        return sum_columns<A, N>(from, apart);
-    } else if (n >= q || from + (lanes - 1) * apart + q <= end) {
+    if constexpr (N > 0) return sum_columns<A, N>(from, apart);
+    if (n >= q || from + (lanes - 1) * apart + q <= end) {
         for (int64_t i = 0; i < n; i += q) turn(from + most(0, least(i, n - q)), apart, rows + most(0, least(i, n - q)));
     } else {
         A close[lanes * q] = {};
         for (int64_t j = 0; j < lanes; ++j) std::memcpy(close + j * q, from + j * apart, size_t(n) * sizeof(A));
         turn(close, q, rows);
     }
+    return sum_rows(rows, n);
+}
+
+// The same of axes k and after.
+template <class A, int N> inline typename Lanes<A>::type sum_lanes(const Plan& p, int k, const A* from, int64_t apart, typename Lanes<A>::type* rows, const A* end) {
+    const int64_t n = p.axes[size_t(k)]->rows, step = p.steps[size_t(k)].source_stride / int64_t(sizeof(A)), wide = p.axes.back()->rows;
+    if (k + 2 == p.rank()) for (int64_t r = 0; r < n; ++r) rows[r] = sum_row<A, N>(wide, from + r * step, apart, rows + n, end);
+    else for (int64_t r = 0; r < n; ++r) rows[r] = sum_lanes<A, N>(p, k + 1, from + r * step, apart, rows + n, end);
     return sum_rows(rows, n);
 }
 

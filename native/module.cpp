@@ -175,6 +175,8 @@ private:
     Operation operation_;
 };
 
+constexpr int64_t LEAST_MOVED = 1 << 15;  // bytes written by a part: enough for everything to be read
+
 struct Moved { const char* from; int64_t read; char* to; int64_t written; bool streaming; int64_t parts; Move move; };
 
 void move_part(const void* context, int64_t part, char*) {
@@ -183,13 +185,14 @@ void move_part(const void* context, int64_t part, char*) {
     m.move(m.from + part * read, read, m.to + part * written, written, m.streaming);
 }
 
-// Reads the bytes of `source` once and writes those of `out` once, in `parts` equal parts, on `threads` threads.
+// Reads the bytes of `source` once and writes those of `out` once, in `parts` equal parts at most, on `threads` threads.
 void move_arrays(nb::handle source, nb::handle out, bool streaming, int64_t parts, int64_t threads) {
     if (!PyArray_Check(source.ptr()) || !PyArray_Check(out.ptr())) throw nb::type_error("expected NumPy arrays");
     PyArrayObject *src = reinterpret_cast<PyArrayObject*>(source.ptr()), *dst = reinterpret_cast<PyArrayObject*>(out.ptr());
     if (!PyArray_IS_C_CONTIGUOUS(src) || !PyArray_IS_C_CONTIGUOUS(dst) || !PyArray_ISWRITEABLE(dst))
         throw nb::value_error("arrays must be contiguous and out writeable");
     if (reinterpret_cast<uintptr_t>(PyArray_DATA(dst)) % 64) streaming = false;
+    parts = std::max<int64_t>(1, std::min(parts, PyArray_NBYTES(dst) / LEAST_MOVED));
     Moved m{PyArray_BYTES(src), PyArray_NBYTES(src), PyArray_BYTES(dst), PyArray_NBYTES(dst), streaming, parts, chosen_isa().move};
     nb::gil_scoped_release release;
     run_tasks(move_part, &m, parts, threads, 64);

@@ -1,9 +1,9 @@
-"""Timing: every contestant in turn, round after round, the best of its calls counts.
+"""Timing: every contestant in turn, round after round.
 
-Other work on the machine slows all contestants alike within a round, and the best of many rounds is what the machine
-can do; rounds are added until the best stays the best. Each turn is a few calls in a row, so that a contestant is not
-charged for the caches or the spinning threads that the one before it left behind. A slow peer leaves the rounds once it
-has used up its time.
+A machine's memory has quicker and slower seconds, here by half, and other work slows everybody alike. So what is compared
+stands in the same round: a multiple is the median, over the rounds, of the quotient of two times that were taken within the
+same moment. Each turn is a few calls in a row, of which the best counts, so that a contestant is not charged for the caches
+or the spinning threads that the one before it left behind. A slow peer leaves the rounds once it has used up its time.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ TOLERANCE = {"float64": 1e-12, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-
 """Beyond this relative difference a peer's answer is marked as another answer, not as rounding."""
 
 
+LONG_TURN = 0.1
+"""Seconds after which a turn has no further calls."""
+
+
 @dataclass(frozen=True)
 class Settings:
     threads: int
@@ -40,41 +44,63 @@ class Settings:
 
 @dataclass
 class Timed:
-    """A contestant and its best time so far."""
+    """A contestant, and the seconds of its turns; infinite once it has left."""
 
     name: str
     call: Callable[[], Any]
     limit: float
-    best: float = float("inf")
+    turns: list[float] = field(default_factory=list)
     spent: float = 0.0
+    known: float | None = None
+    """The time of a call so long that it must do for the first turn."""
+
+    @property
+    def best(self) -> float:
+        return min(self.turns, default=float("inf"))
 
     def turn(self, calls: int) -> None:
-        for _ in range(calls):
-            if self.spent > self.limit:
-                return
+        took, self.known = [self.known] if self.known else [], None
+        while len(took) < calls and sum(took) < LONG_TURN and self.spent <= self.limit:
             begin = time.perf_counter()
             result = self.call()
-            took = time.perf_counter() - begin
+            took.append(time.perf_counter() - begin)
             del result
-            self.best, self.spent = min(self.best, took), self.spent + took
+            self.spent += took[-1]
+        self.turns.append(min(took, default=float("inf")))
 
 
 @dataclass
 class Measured:
-    """One row's results: milliseconds, errors in units of the last place, and what peers refused."""
+    """One row's results: the milliseconds of every round, errors in units of the last place, and what peers refused."""
 
     row: Row
-    floor: float = 0.0
-    ours: float = 0.0
+    rounds: dict[str, Array] = field(default_factory=dict)
     ulps: float | None = None
-    peers: dict[str, float] = field(default_factory=dict)
     peer_ulps: dict[str, float | None] = field(default_factory=dict)
     differs: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
 
+    def ms(self, name: str) -> float:
+        times = self.rounds[name]
+        return float(np.median(times[np.isfinite(times)]))
+
+    def times(self, name: str, of: str) -> float:
+        """How many times as long as `of` this contestant takes: the median of the rounds that both took part in."""
+        one, other = self.rounds[name], self.rounds[of]
+        both = np.isfinite(one) & np.isfinite(other)
+        return float(np.median(one[both] / other[both]))
+
+    def at_best(self, name: str, of: str) -> float:
+        """The same of the best round of each, whenever they were."""
+        return float(self.rounds[name].min() / self.rounds[of].min())
+
+    @property
+    def peers(self) -> list[str]:
+        return [name for name in self.rounds if name not in ("floor", "poolgrad")]
+
     @property
     def fastest(self) -> str | None:
-        return min(self.peers, key=self.peers.__getitem__) if self.peers else None
+        return min(self.peers, key=lambda name: self.times(name, "poolgrad"), default=None)
 
 
 def our_call(row: Row, source: Array, out: Array | None, threads: int) -> Callable[[], Array]:
@@ -113,22 +139,12 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return block[begin : begin + size].view(dtype).reshape(shape)
 
 
-PLACES, MOST_PLACES, PLACED = 3, 12, 1 << 29
-"""Pairs of arrays for the floor and for ours, more of them where they are small, up to so many bytes in all: where memory lies
-can double a time, and a peer that allocates its result draws a new place with every call."""
-
-
 def measure(row: Row, peers: list[Peer], settings: Settings) -> Measured:
-    source = aligned_empty(row.source_shape, DTYPES[row.dtype])
+    source, out = aligned_empty(row.source_shape, DTYPES[row.dtype]), aligned_empty(row.result_shape, DTYPES[row.dtype])
     source[...] = row.source()
-    places = [(source, aligned_empty(row.result_shape, source.dtype))]
-    pairs = max(PLACES, min(MOST_PLACES, PLACED // (source.nbytes + places[0][1].nbytes + 1)))
-    for _ in range(pairs - 1):
-        places.append((aligned_empty(source.shape, source.dtype), aligned_empty(row.result_shape, source.dtype)))
-        places[-1][0][...] = source
     done = Measured(row)
-    ours = [our_call(row, given, None if settings.allocate else out, settings.threads) for given, out in places]
-    answer = ours[0]()
+    ours = our_call(row, source, None if settings.allocate else out, settings.threads)
+    answer = ours()
     images = sorted({0, row.case.batch // 2, row.case.batch - 1})
     expected = [sample(row, answer, i).astype(np.float64) for i in images]
     want = truth(row.case.pool(), sample(row, source), forward=row.forward)
@@ -136,33 +152,16 @@ def measure(row: Row, peers: list[Peer], settings: Settings) -> Measured:
         done.ulps = worst_ulps(sample(row, answer), want, DTYPES[row.dtype])
     del answer
 
-    floors = [call for place in places for call in floor_calls(*place, settings.threads)]
-    contestants = [Timed("floor", call, float("inf")) for call in floors]
-    contestants += [Timed("ours", call, float("inf")) for call in ours]
+    contestants = [Timed("floor", call, float("inf")) for call in floor_calls(source, out, settings.threads)]
+    contestants.append(Timed("poolgrad", ours, float("inf")))
     for peer in peers:
         contestants += _peer(peer, row, source, settings, done, images, expected, want)
-    _race(contestants, settings.rounds)
-    done.floor = 1e3 * min(c.best for c in contestants if c.name == "floor")
-    done.ours = 1e3 * min(c.best for c in contestants if c.name == "ours")
-    for peer in peers:
-        best = [c.best for c in contestants if c.name == peer.name]
-        if best:
-            done.peers[peer.name] = 1e3 * min(best)
-    return done
-
-
-def _race(contestants: list[Timed], rounds: int) -> None:
-    """So many rounds, and more (up to four times as many) while the floor or ours still get better."""
-    patience, last = max(2, rounds // 3), 0
-    for k in range(4 * rounds):
-        before = [c.best for c in contestants if c.name in ("floor", "ours")]
+    for _ in range(settings.rounds):
         for contestant in contestants:
             contestant.turn(3)
-        after = [c.best for c in contestants if c.name in ("floor", "ours")]
-        if any(new < 0.99 * old for old, new in zip(before, after, strict=True)):
-            last = k
-        if k + 1 >= rounds and k - last >= patience:
-            return
+    for name in dict.fromkeys(c.name for c in contestants):
+        done.rounds[name] = 1e3 * np.min([c.turns for c in contestants if c.name == name], axis=0)
+    return done
 
 
 def _peer(
@@ -191,7 +190,7 @@ def _peer(
         answer, first = _first_call(way)
         slow = first > settings.seconds_per_peer
         if slow:
-            timed.best = timed.spent = first
+            timed.known = timed.spent = first
         far = max(_distance(sample(row, answer, i), e) for i, e in zip(images, expected, strict=True))
         (right if far <= TOLERANCE[row.dtype] else wrong).append((timed, answer))
         if right and slow:

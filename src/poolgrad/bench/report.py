@@ -29,7 +29,7 @@ PAGES = (Path("README.md"), *(Path("docs", f"{page}.md") for page in ("performan
 
 COLOURS = {"floor": "#9aa0a6", "poolgrad": "#d1495b", "PyTorch": "#edae49", "TensorFlow": "#00798c", "JAX": "#5e4fa2"}
 
-HEADS = ("case", "layout", "ms", "× floor", "fastest peer", "peer × floor", "faster by", "error (ulp)", "peer's error")
+HEADS = ("case", "layout", "ms", "× floor", "at best", "fastest peer", "peer × floor", "faster by", "error (ulp)", "peer's error")
 
 
 def about(peers: Sequence[Peer], threads: int) -> dict[str, Any]:
@@ -55,13 +55,14 @@ def processor() -> str:
 def cells(done: Measured) -> tuple[str, ...]:
     """One row of the table, as text."""
     peer = done.fastest
-    first = (done.row.case.title, done.row.layout, f"{done.ours:.2f}", f"{done.ours / done.floor:.2f}")
+    multiples = (f"{done.times('poolgrad', 'floor'):.2f}", f"{done.at_best('poolgrad', 'floor'):.2f}")
+    first = (done.row.case.title, done.row.layout, f"{done.ms('poolgrad'):.2f}", *multiples)
     if peer is None:
         return (*first, "none", "", "", _ulps(done.ulps), "")
     mark = "†" if peer in done.differs else ""
-    time = done.peers[peer]
     error = _ulps(done.peer_ulps.get(peer))
-    return (*first, peer + mark, f"{time / done.floor:.1f}", f"{time / done.ours:.1f}×", _ulps(done.ulps), error)
+    beside = (f"{done.times(peer, 'floor'):.1f}", f"{done.times(peer, 'poolgrad'):.2f}×")
+    return (*first, peer + mark, *beside, _ulps(done.ulps), error)
 
 
 def _ulps(value: float | None) -> str:
@@ -70,7 +71,7 @@ def _ulps(value: float | None) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:,.0f}"
 
 
-WIDTHS = (44, 7, 8, 8, 12, 13, 10, 12, 12)
+WIDTHS = (44, 7, 8, 8, 8, 12, 13, 10, 12, 12)
 
 
 def print_table_head(title: str) -> None:
@@ -86,7 +87,7 @@ def print_row(done: Measured) -> None:
 
 
 def markdown(rows: Sequence[Measured]) -> str:
-    lines = ["| " + " | ".join(HEADS) + " |", "|---|---|" + "--:|" * 2 + "---|" + "--:|" * 4]
+    lines = ["| " + " | ".join(HEADS) + " |", "|---|---|" + "--:|" * 3 + "---|" + "--:|" * 4]
     lines += ["| " + " | ".join(cells(done)) + " |" for done in rows]
     if any(done.fastest in done.differs for done in rows):
         lines += ["", "† this peer's answer differs from ours by more than rounding."]
@@ -132,9 +133,7 @@ def as_record(done: Measured) -> dict[str, Any]:
         "layout": done.row.layout,
         "dtype": done.row.dtype,
         "direction": "forward" if done.row.forward else "gradient",
-        "floor_ms": done.floor,
-        "ours_ms": done.ours,
-        "peers_ms": done.peers,
+        "rounds_ms": {name: [round(t, 4) if np.isfinite(t) else None for t in rows] for name, rows in done.rounds.items()},
         "ulps": done.ulps,
         "peers_ulps": done.peer_ulps,
         "differs": done.differs,
@@ -150,11 +149,11 @@ def plot_rows(rows: Sequence[Measured], title: str, path: Path | None) -> None:
     figure, ax = plt.subplots(figsize=(9.5, 0.34 * len(rows) + 1.6), constrained_layout=True)
     names = [name for name in COLOURS if name not in ("floor", "poolgrad") and any(name in done.peers for done in rows)]
     for y, done in enumerate(reversed(rows)):
-        points = [done.ours / done.floor, *(time / done.floor for time in done.peers.values())]
+        points = [done.times(name, "floor") for name in ("poolgrad", *done.peers)]
         ax.plot([min(points), max(points)], [y, y], color="#e3e5e8", lw=2, zorder=1)
     for name in ["poolgrad", *names]:
         found = [(y, done) for y, done in enumerate(reversed(rows)) if name == "poolgrad" or name in done.peers]
-        values = [(done.ours if name == "poolgrad" else done.peers[name]) / done.floor for _, done in found]
+        values = [done.times(name, "floor") for _, done in found]
         size = 52 if name == "poolgrad" else 34
         ax.scatter(values, [y for y, _ in found], s=size, color=COLOURS[name], label=name, zorder=3 if name == "poolgrad" else 2)
     ax.axvline(1, color=COLOURS["floor"], lw=1.5, zorder=0)

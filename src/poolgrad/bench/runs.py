@@ -116,7 +116,7 @@ def rows_of(
 
 def windows(peers: list[Peer], facts: dict[str, Any], settings: Settings, asked: Asked) -> list[dict[str, Any]]:
     """Time against window size on one tensor; a peer that has become too slow drops out."""
-    times: dict[str, list[float | None]] = {"floor": [], "poolgrad": [], **{peer.name: [] for peer in peers}}
+    times: dict[str, list[float | None]] = {name: [] for name in ("floor", "poolgrad", *(peer.name for peer in peers))}
     least: dict[str, float] = {}
     limit = 1e3 * MOST_SECONDS * (0.1 if asked.quick else 1)
     for k, window in enumerate(WINDOWS):
@@ -125,13 +125,10 @@ def windows(peers: list[Peer], facts: dict[str, Any], settings: Settings, asked:
         growth = (window / WINDOWS[k - 1]) ** 2 if k else 1.0
         racing = [peer for peer in peers if least.get(peer.name, 0.0) * growth < limit]
         done = measure(Row(case, case.layouts()[0], "float32"), racing, settings)
-        peers_ms = "".join(f"   {name} {time:.1f}" for name, time in done.peers.items())
-        print(f"{done.row.case.title:<44} {done.ours:8.2f} ms   floor {done.floor:.2f}{peers_ms}", flush=True)
-        times["floor"].append(done.floor)
-        times["poolgrad"].append(done.ours)
-        for peer in peers:
-            times[peer.name].append(done.peers.get(peer.name))
-            least[peer.name] = done.peers.get(peer.name, float("inf"))
+        print(f"{done.row.case.title:<44}" + "".join(f"   {name} {done.ms(name):.2f} ms" for name in done.rounds), flush=True)
+        for name, values in times.items():
+            values.append(done.ms(name) if name in done.rounds else None)
+            least[name] = done.ms(name) if name in done.rounds else float("inf")
     found = [{"window": w, **{name: values[k] for name, values in times.items()}} for k, w in enumerate(WINDOWS)]
     report.write_json(asked.record("windows"), facts, found)
     title = f"Gradient of {case.batch}×128×128×32, float32, NHWC, {asked.threads} threads"

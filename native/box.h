@@ -71,7 +71,6 @@ private:
     void strip_rows(Strip<S, A>& strip, const char* from, int64_t rows, int64_t d);
     // What row r divides by, or the position that it completes; and how many rows from it on do the same.
     int64_t strip_count(int64_t r, int64_t& n) const;
-    void describe_lanes();
     // First axis, short intervals: a ring of blocks.
     void run_short(const char* source, char* result);
     // The same for two axes and packed rows: a row is made a few positions at a time, and what it completes of the result

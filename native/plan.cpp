@@ -269,7 +269,7 @@ int64_t lay_out(Plan& p) {
     const int64_t slid = p.sliding && K == 3 ? SLIDING * (p.box[1] + 1) * p.pitch : 0;  // a row more, so that planes do not share a cache's sets
     p.scratch.ring = take(std::max(slid, p.ring_rows * (K == 2 ? block[1] : padded_row(block[1], item))));
     for (int k = 1; k < K - 1; ++k) p.scratch.level[k] = take(rows[size_t(k)] * block[size_t(k) + 1]);
-    p.scratch.slid = take(p.sliding ? (SLIDING + 1) * p.pitch + (p.channels == 1 ? 3 * (p.pitch + 2 * FEW_CHANNELS) : 0) : 0);
+    p.scratch.slid = take(p.sliding ? (SLIDING + 1) * p.pitch : 0);
     const bool turned = p.rows == Rows::turned;
     int64_t images = 0;
     for (const Axis* axis : p.axes) images += p.whole_images ? axis->rows + 8 : 0;
@@ -395,10 +395,26 @@ template <class A> void fill_divisors(Plan& p) {
     const int64_t wide = few ? p.channels : 1, row = n * wide;
     p.divisors_half = row * (few ? divided_rows(p) : 1);
     p.divisors.resize(size_t(2 * p.divisors_half) * sizeof(A) + 128);  // room to begin with a line, and to read the last vector whole
-    A* to = const_cast<A*>(p.divisor_rows<A>());
+    A* to = const_cast<A*>(Plan::table<A>(p.divisors));
     for (int64_t k = 0; k < p.divisors_half; ++k) {
         to[k] = A(count[k % row / wide]);
         to[k + p.divisors_half] = A(1) / to[k];
+    }
+}
+
+template <class A> void fill_lanes(Plan& p) {
+    const Axis& axis = *p.axes.back();
+    if (!p.sliding || p.channels > 1 || p.box.back() < axis.positions) return;
+    const Span need = axis.rows_needed(0, axis.positions);
+    const int64_t n = lanes_described(p);
+    p.lanes.resize(size_t(3 * n) * sizeof(A) + 64);
+    A* to = const_cast<A*>(Plan::table<A>(p.lanes));
+    for (int64_t k = 0; k < n; ++k) {
+        const int64_t position = k - FEW_CHANNELS, cell = position + 1 - p.lead[p.rank() - 1];
+        const bool there = cell >= need.a && cell < need.b, counts = p.divide_first ? there : position >= 0 && position < axis.positions;
+        to[k] = A(counts && !p.constant_divisor ? axis.count[size_t(p.divide_first ? cell - axis.base : position)] : 1);
+        to[n + k] = 1 / to[k];
+        to[2 * n + k] = there ? A(0) : -A(1);
     }
 }
 
@@ -428,8 +444,8 @@ void finish_plan(Plan& p, int64_t threads, int64_t vector_bytes) {
     p.whole_images = sums_images(p);
     choose_boxes(p, threads);
     compile_programs(p);
-    if (p.dtype == Dtype::float64) fill_divisors<double>(p);
-    else fill_divisors<float>(p);
+    if (p.dtype == Dtype::float64) { fill_divisors<double>(p); fill_lanes<double>(p); }
+    else { fill_divisors<float>(p); fill_lanes<float>(p); }
     p.channel_boxes = ceil_div(p.channels, p.box_channels);
     for (int k = 0; k < p.rank(); ++k) p.box_count *= ceil_div(p.axes[size_t(k)]->positions, p.box[size_t(k)]);
     p.tasks = p.image_count * p.channel_boxes * p.box_count;

@@ -98,6 +98,10 @@ struct Plan {
     std::vector<char> divisors;
     int64_t divisors_half = 0, most_count = 1;
 
+    // Of a sliding plan of one channel (strips.h), for every lane of a row and a few to either side: its count, 1 / count, and whether
+    // its middle cell is there (0) or not (-1).
+    std::vector<char> lanes;
+
     int64_t source_bytes = 0;                 // from the source's first element to the end of its last; 0: not known
     bool packed_rows = false;                 // whole rows of a box follow each other in scratch and in the result
 
@@ -105,9 +109,9 @@ struct Plan {
 
     int rank() const { return int(axes.size()); }
 
-    // `divisors`, from a line's beginning on.
-    template <class A> const A* divisor_rows() const {
-        return divisors.empty() ? nullptr : reinterpret_cast<const A*>((reinterpret_cast<uintptr_t>(divisors.data()) + 63) / 64 * 64);
+    // A table of accumulators, from a line's beginning on.
+    template <class A> static const A* table(const std::vector<char>& held) {
+        return held.empty() ? nullptr : reinterpret_cast<const A*>((reinterpret_cast<uintptr_t>(held.data()) + 63) / 64 * 64);
     }
 };
 
@@ -116,6 +120,9 @@ template <class A> constexpr int64_t EXACT_COUNT = sizeof(A) == 4 ? int64_t(1) <
 
 // Rows that may be divided as one.
 inline int64_t divided_rows(const Plan& p) { return !p.divide_first ? p.run_rows : p.rows == Rows::woven ? p.batch : 1; }
+
+// Lanes that `lanes` describes.
+inline int64_t lanes_described(const Plan& p) { return p.pitch + 2 * FEW_CHANNELS; }
 
 // Positions of the last axis that are turned at a time; times the channels, a multiple of 8.
 inline int64_t turned_chunk(int64_t channels) { return 256 / channels / 8 * 8 + 8; }

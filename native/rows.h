@@ -198,7 +198,7 @@ public:
     void begin(const Plan& plan, const Axis& last, int64_t at, int64_t first, int64_t n, int64_t channels) {
         plan_ = &plan; count_ = last.count.data() + at; alike_ = last.alike.data() + at; n_ = n; c_ = channels;
         wide_ = plan.channels < FEW_CHANNELS ? channels : 1;
-        counts_ = plan.divisors.empty() ? nullptr : plan.divisor_rows<A>() + first * wide_;
+        counts_ = plan.divisors.empty() ? nullptr : Plan::table<A>(plan.divisors) + first * wide_;
         inverse_ = counts_ + plan.divisors_half;
     }
 

@@ -58,8 +58,7 @@ template <class S> void Box<S>::run_sliding(const char* source, char* result) {
     A* none = at(plan_.scratch.slid);
     for (int k = 0; k < K; ++k) lead_[k] = plan_.lead[k];
     for (int64_t k = 0; k < plan_.pitch; ++k) none[k] = -A(0);
-    if (channels_ == 1) describe_lanes();
-    else for (int64_t k = 0; k < plan_.pitch + SLIDING * channels_; ++k) row_in_[k] = -A(0);
+    if (channels_ > 1) for (int64_t k = 0; k < plan_.pitch + SLIDING * channels_; ++k) row_in_[k] = -A(0);
     if (K == 2) slide_images(source, result);
     else slide_volume(source, result);
 }

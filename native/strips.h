@@ -105,23 +105,11 @@ template <class S, class A, int N, bool LAST> inline void go_down(Strip<S, A>& s
     }
 }
 
-template <class S> void Box<S>::describe_lanes() {
-    const int64_t lanes = plan_.pitch + 2 * FEW_CHANNELS, first = a_[K - 1] - lead_[K - 1] + 1 - FEW_CHANNELS;
-    A* counts = at(plan_.scratch.slid) + (SLIDING + 1) * plan_.pitch;
-    for (int64_t k = 0; k < lanes; ++k) {
-        const int64_t cell = first + k, position = a_[K - 1] + k - FEW_CHANNELS;
-        const bool there = cell >= need_[K - 1].a && cell < need_[K - 1].b, wanted = position >= a_[K - 1] && position < b_[K - 1];
-        counts[k] = plan_.divide_first ? A(there ? count_of_row(K - 1, cell) : 1) : A(wanted ? count_of_position(K - 1, position) : 1);
-        counts[lanes + k] = 1 / counts[k];
-        counts[2 * lanes + k] = there ? A(0) : -A(1);
-    }
-}
-
 template <class S> void Box<S>::strip_plane(const char* source, int64_t product, A* plane, const A* older, const A* old, char* result) {
     constexpr int64_t v = LANES<A>;
     const int k = K - 2;
-    const int64_t stride = plan_.pitch + 2 * FEW_CHANNELS, middle = a_[K - 1] - lead_[K - 1] + 1;  // the cell of lane 0
-    const A *none = at(plan_.scratch.slid), *counts = none + (SLIDING + 1) * plan_.pitch + FEW_CHANNELS;
+    const int64_t stride = lanes_described(plan_), middle = a_[K - 1] - lead_[K - 1] + 1;  // the cell of lane 0
+    const A *none = at(plan_.scratch.slid), *counts = Plan::table<A>(plan_.lanes) + FEW_CHANNELS;
     const Dim& step = plan_.steps[size_t(k)];
     for (int64_t w = 0; w < out_; w += WIDEST * v) {
         Strip<S, A> s;

@@ -17,7 +17,7 @@ from distributed import Client, LocalCluster, wait
 
 import poolgrad
 from poolgrad import Axis, Pool, PoolGradMemoryError
-from poolgrad.bench.dask import exact_halo, fetched, forget_transfers
+from poolgrad.bench.dask import Case, blocks, by_parts, exact_halo, fetched, forget_transfers
 from poolgrad.dask.locality import StayHome
 
 WAIT = 300
@@ -84,6 +84,15 @@ def test_only_the_halo_travels(client: Client, name: str) -> None:
     assert (exact == 0) == (name == "no halo")
     assert exact <= moved <= 1.05 * exact, f"{moved} bytes fetched, {exact} needed"
     support.assert_same_bits(client.compute(result).result(timeout=WAIT), run(pool, source, layout="DHW"))
+
+
+def test_the_calls_of_a_graph_without_dask() -> None:
+    case = Case("", 3, 1, False, (2, 3, 2), (5, 7, 6))
+    lazy = case.run(case.source())
+    made, whole = by_parts(lazy, keep=True)(), lazy.compute(scheduler="sync")
+    assert {key[0] for key in made} == {lazy.name}, "parts are let go of"
+    for at, box in blocks(lazy):
+        support.assert_same_bits(made[(lazy.name, *at)], whole[tuple(slice(*span) for span in box)])
 
 
 def slowly(block: Any) -> Any:

@@ -1,11 +1,14 @@
 """What Dask adds to the bare calls, and what travels between its workers: `python -m poolgrad.bench.dask`.
 
-Overhead: the same result chunks of 64 MiB, once by bare calls in a loop, once by Dask's threaded scheduler and once by a
-`dask.distributed` worker process, each on one thread, in turn; the best of several rounds. A bare call finds all it needs, halo
-included, in one contiguous array; Dask has to bring it together. All ways keep their results (every chunk in fresh memory),
-or all hand each chunk on and let it go (memory is used again). *Hollow* is the floor under the worker process: the same graph,
-every task of which does nothing. Halo: chunks spread over worker processes, the bytes that these fetched from each other
-beside the bytes they could not do without.
+Overhead: the same result chunks of 64 MiB in several ways, each on one thread, in turn, for several rounds. *Bare* calls in a
+loop find all they need, halo included, in one contiguous array each. *Parts* is the loop over what Dask has to work with: the
+calls of the graph's tasks, one after the other, from the chunks as they lie, and nothing else. Then Dask's threaded scheduler,
+and a `dask.distributed` worker process. What one way takes more than another is the median of the rounds' quotients: memory has
+quicker and slower seconds. All ways keep their results (every chunk in fresh memory), or all hand each chunk on and let it go
+(memory is used again). *Hollow* is the floor under the worker process: the same graph, every task of which does nothing.
+
+Halo: chunks spread over worker processes, the bytes that these fetched from each other beside the bytes they could not do
+without.
 """
 
 from __future__ import annotations
@@ -116,6 +119,43 @@ def _emptied(key: Any, task: Any, graph: dict[Any, Any]) -> Any:
     return type(task)(("hollow-" + key[0], *key[1:]), nothing, *refs)
 
 
+def in_order(lazy: Any) -> list[tuple[Any, Any]]:
+    """The tasks of poolgrad in a Dask array, each after those it depends on."""
+    graph, steps = dict(lazy.dask), dict[Any, Any]()
+
+    def visit(key: Any) -> None:
+        if key not in steps and isinstance(graph[key], Task):
+            for needed in graph[key].dependencies:
+                visit(needed)
+            steps[key] = graph[key]
+
+    for key, _ in blocks(lazy):
+        visit((lazy.name, *key))
+    return list(steps.items())
+
+
+def by_parts(lazy: Any, *, keep: bool) -> Callable[[], Any]:
+    """A loop over the calls of a graph, which lets go of every part after its last use."""
+    steps = in_order(lazy)
+    given = {key: value for key, value in lazy.dask.items() if not isinstance(value, Task)}
+    last = {needed: key for key, task in steps for needed in task.dependencies}
+    gone: dict[Any, list[Any]] = {}
+    for needed, key in last.items():
+        gone.setdefault(key, []).append(needed)
+
+    def loop() -> Any:
+        values = dict(given)
+        for key, task in steps:
+            made = task(values)
+            values[key] = made if keep or key[0] != lazy.name else first(made)
+            del made
+            for needed in gone.get(key, ()):
+                del values[needed]
+        return values
+
+    return loop
+
+
 def overhead(case: Case, client: Client, rounds: int, *, keep: bool) -> dict[str, Any]:
     """Milliseconds per result chunk of every way."""
     here, there = case.source(), client.persist(case.source(client))
@@ -144,10 +184,16 @@ def overhead(case: Case, client: Client, rounds: int, *, keep: bool) -> dict[str
     def floor() -> Any:
         return _waited(client.persist(hollow(case.run(there))))
 
-    best = _best({"bare": bare, "threads": threaded, "distributed": remote, "hollow": floor}, rounds)
-    per_chunk = {name: 1e3 * seconds / len(boxes) for name, seconds in best.items()}
-    tasks = sum(name.startswith("poolgrad-") for name, *_ in lazy.dask) / len(boxes)
-    return {"case": case.title, "chunks": len(boxes), "tasks": tasks, **per_chunk}
+    ways = {"bare": bare, "parts": by_parts(lazy, keep=keep), "threads": threaded, "distributed": remote, "hollow": floor}
+    times = _timed(ways, rounds)
+    return {
+        "case": case.title,
+        "chunks": len(boxes),
+        "tasks": sum(name.startswith("poolgrad-") for name, *_ in lazy.dask) / len(boxes),
+        "ms": {name: float(1e3 * np.median(row)) / len(boxes) for name, row in times.items()},
+        "times bare": {name: float(np.median(row / times["bare"])) for name, row in times.items()},
+        "times parts": {name: float(np.median(row / times["parts"])) for name, row in times.items()},
+    }
 
 
 def _waited(array: Any) -> Any:
@@ -155,17 +201,18 @@ def _waited(array: Any) -> Any:
     return array
 
 
-def _best(ways: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    best = dict.fromkeys(ways, float("inf"))
-    for _ in range(rounds + 1):  # the first warms up, and is beaten by the others
+def _timed(ways: dict[str, Callable[[], Any]], rounds: int) -> dict[str, Any]:
+    """The seconds of each way in every round but the first, which warms up."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds + 1):
         for name, way in ways.items():
             gc.collect()
             begin = time.perf_counter()
             kept = way()
-            best[name] = min(best[name], time.perf_counter() - begin)
+            times[name].append(time.perf_counter() - begin)
             del kept
             time.sleep(0.2)  # for the workers to let go of their results
-    return best
+    return {name: np.array(row[1:]) for name, row in times.items()}
 
 
 def blocks(array: Any) -> Iterator[tuple[tuple[int, ...], Box]]:
@@ -220,11 +267,15 @@ def text(timed: dict[str, list[dict[str, Any]]], moved: list[dict[str, Any]], wo
     """All tables, as Markdown."""
     lines = []
     for name, rows in timed.items():
-        lines += [f"| {name}, ms per chunk | bare | threads | | distributed | | tasks | hollow |"]
-        lines += ["|---|--:|--:|--:|--:|--:|--:|--:|"]
+        over = ["over bare", "over parts"]
+        heads = ["bare", "parts", "threads", *over, "distributed", *over, "tasks", "hollow"]
+        lines += [f"| {name}, ms per chunk | {' | '.join(heads)} |", "|---|" + "--:|" * len(heads)]
         for row in rows:
-            more = [f"{row[way]:.1f} | {100 * (row[way] / row['bare'] - 1):+.0f}%" for way in ("threads", "distributed")]
-            lines.append(f"| {row['case']} | {row['bare']:.1f} | {' | '.join(more)} | {row['tasks']:.2f} | {row['hollow']:.1f} |")
+            shown = [f"{row['ms'][way]:.1f}" for way in ("bare", "parts")]
+            for way in ("threads", "distributed"):
+                more = [row["times bare"][way], row["times parts"][way]]
+                shown += [f"{row['ms'][way]:.1f}", *(f"{100 * (times - 1):+.0f}%" for times in more)]
+            lines.append(f"| {row['case']} | {' | '.join(shown)} | {row['tasks']:.2f} | {row['ms']['hollow']:.1f} |")
         lines += [""]
     lines += [f"| {workers} workers, MiB | source | exact halo | fetched | with `StayHome` |", "|---|--:|--:|--:|--:|"]
     for row in moved:

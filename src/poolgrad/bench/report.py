@@ -117,8 +117,9 @@ def write_json(path: Path | None, facts: dict[str, Any], rows: Sequence[dict[str
     if path is None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    whole = {"command": said or command(), "about": facts, "rows": list(rows)}
-    path.write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)  # a row on a line
+    head = json.dumps({"command": said or command(), "about": facts}, indent=1, ensure_ascii=False).removesuffix("\n}")
+    path.write_text(f'{head},\n "rows": [\n{lines}\n]}}\n', encoding="utf-8")
     print(f"wrote {path}")
 
 

@@ -175,7 +175,7 @@ private:
     Operation operation_;
 };
 
-constexpr int64_t LEAST_MOVED = 1 << 15;  // bytes written by a part: enough for everything to be read
+constexpr int64_t LEAST_MOVED = 1 << 15;  // bytes written by a part, but that every thread has one
 
 struct Moved { const char* from; int64_t read; char* to; int64_t written; bool streaming; int64_t parts; Move move; };
 
@@ -192,7 +192,7 @@ void move_arrays(nb::handle source, nb::handle out, bool streaming, int64_t part
     if (!PyArray_IS_C_CONTIGUOUS(src) || !PyArray_IS_C_CONTIGUOUS(dst) || !PyArray_ISWRITEABLE(dst))
         throw nb::value_error("arrays must be contiguous and out writeable");
     if (reinterpret_cast<uintptr_t>(PyArray_DATA(dst)) % 64) streaming = false;
-    parts = std::max<int64_t>(1, std::min(parts, PyArray_NBYTES(dst) / LEAST_MOVED));
+    parts = std::max(std::min(parts, threads), std::min<int64_t>(parts, PyArray_NBYTES(dst) / LEAST_MOVED));
     Moved m{PyArray_BYTES(src), PyArray_NBYTES(src), PyArray_BYTES(dst), PyArray_NBYTES(dst), streaming, parts, chosen_isa().move};
     nb::gil_scoped_release release;
     run_tasks(move_part, &m, parts, threads, 64);

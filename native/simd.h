@@ -156,15 +156,15 @@ inline void stream_lines(char* to, const char* from, int64_t bytes) {
         stream(reinterpret_cast<float*>(to + k), load(reinterpret_cast<const float*>(from + k)));
 }
 
-// Copy bytes that the caches keep: few at a time, so without a call.
+// Copy bytes that the caches keep, a few vectors at a time.
 PG_INLINE void copy_vectors(char* to, const char* from, int64_t bytes) {
-    constexpr int64_t v = VECTOR_BYTES, step = LANES<float>;
+    constexpr int64_t v = VECTOR_BYTES;
     if (bytes < v) { std::memcpy(to, from, size_t(bytes)); return; }
     auto copy = [&](int64_t k, auto n) {
         Vec<float> x[decltype(n)::value];
         for (int i = 0; i < decltype(n)::value; ++i) ask_to_write(to + k + i * v);
-        for (int i = 0; i < decltype(n)::value; ++i) x[i] = load(reinterpret_cast<const float*>(from + k) + i * step);
-        for (int i = 0; i < decltype(n)::value; ++i) store(reinterpret_cast<float*>(to + k) + i * step, x[i]);
+        for (int i = 0; i < decltype(n)::value; ++i) std::memcpy(&x[i], from + k + i * v, sizeof x[i]);
+        for (int i = 0; i < decltype(n)::value; ++i) std::memcpy(to + k + i * v, &x[i], sizeof x[i]);
     };
     int64_t k = 0;
     for (; k + 4 * v <= bytes; k += 4 * v) copy(k, std::integral_constant<int, 4>());

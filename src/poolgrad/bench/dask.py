@@ -296,6 +296,8 @@ def main() -> None:
     parser.add_argument("--case", default="", help="only the cases whose title holds this")
     parser.add_argument("--output", type=Path, help="folder for dask.json and dask.md")
     options = parser.parse_args()
+    if options.rounds < 1:
+        parser.error(f"--rounds must be at least 1, got {options.rounds}")
     cases = [case for case in CASES if options.case in case.title]
     timed: dict[str, list[dict[str, Any]]] = {"results kept": [], "results handed on": []}
     moved = []

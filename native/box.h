@@ -2,12 +2,15 @@
 // source to sums along the last axes, `kernel.cpp` the first axis and the way into the result.
 #pragma once
 
+#include "lines.h"
 #include "rows.h"
 
 namespace poolgrad {
 namespace PG_ISA {
 
 template <class A> struct Terms;
+template <class A> struct Part;
+template <class A> struct Course;
 template <class S, class A> struct Strip;
 
 template <class S> class Box {
@@ -65,10 +68,14 @@ private:
     // into `result`, unless that is null.
     void slide_plane(const char* source, int64_t product, A* plane, const A* older, const A* old, char* result);
     void slide_part(const Terms<A>& terms, bool complete, char* to, int64_t n);
-    // The same of one channel, in strips of vectors along the last axis (strips.h).
-    void strip_plane(const char* source, int64_t product, A* plane, const A* older, const A* old, char* result);
-    // Rows of a strip that divide by the same, from `from` on; 0: one that is not there. A row without room around it goes alone.
-    void strip_rows(Strip<S, A>& strip, const char* from, int64_t rows, int64_t d);
+    // Calls the function for every image of a folded first axis, with that image's rows and positions as the box's.
+    template <class F> void each_image(const F& function);
+    // The same of one channel, in strips of vectors along the last axis (strips.h); of two axes, every image.
+    void strip_planes(const char* source, int64_t product, A* plane, const A* older, const A* old, char* result);
+    // What a strip does next: all rows of a plane; rows that divide by the same (one without room around it goes alone); a part.
+    void add_plane(Strip<S, A>& strip, Course<A>& course, const char* from, int64_t product, const char* lost);
+    void add_alike(Strip<S, A>& strip, Course<A>& course, Part<A> part);
+    void add_part(Strip<S, A>& strip, Course<A>& course, const Part<A>& part);
     // What row r divides by, or the position that it completes; and how many rows from it on do the same.
     int64_t strip_count(int64_t r, int64_t& n) const;
     // First axis, short intervals: a ring of blocks.
@@ -129,6 +136,7 @@ private:
     int64_t channels_, in_, out_;  // elements of a source row and of a result row
     int64_t block_;                // elements between the blocks of the first axis
     bool streaming_;
+    Lines<S, A> lines_;  // if open, where rows that do not fill whole lines are written
     char* passed_;      // of a gathered box: what has been written already
     int64_t apart_;     // from there to its place in the result
     int64_t a_[MAX_AXES], b_[MAX_AXES], inner_[MAX_AXES], lead_[3];

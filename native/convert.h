@@ -32,10 +32,10 @@ inline float widen(Half s) {
 inline void narrow(float a, float& s) { s = a; }
 inline void narrow(double a, double& s) { s = a; }
 
+// What is not a number has come from storage or from arithmetic: its lower half is zero, and it stays what it is.
 inline void narrow(float a, Bfloat& s) {
-    uint32_t u = bits_of(a);
-    uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
-    s.bits = uint16_t((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : rounded);
+    const uint32_t u = bits_of(a);
+    s.bits = uint16_t((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 
 inline void narrow(float a, Half& s) {
@@ -56,23 +56,25 @@ template <class S> inline void write(char* p, S s) { std::memcpy(p, &s, sizeof s
 #if defined(__AVX512F__)
 alignas(64) constexpr uint16_t ODD[32] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
                                           33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+alignas(64) constexpr uint16_t TWICE[32] = {0, 0, 1, 1, 2,  2,  3,  3,  4,  4,  5,  5,  6,  6,  7,  7,
+                                            8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15};
 template <class S> PG_INLINE Vec<float> narrow_pair(Vec<float> a, Vec<float> b);
 template <> PG_INLINE Vec<float> narrow_pair<Half>(Vec<float> a, Vec<float> b) {
     const __m256i low = _mm512_cvtps_ph((__m512)a, _MM_FROUND_TO_NEAREST_INT), high = _mm512_cvtps_ph((__m512)b, _MM_FROUND_TO_NEAREST_INT);
     return (Vec<float>)_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
 // The upper halves are the rounded numbers.
-PG_INLINE __m512i round_bfloat(__m512 a) {
-    const __m512i u = _mm512_castps_si512(a), up = _mm512_add_epi32(u, _mm512_set1_epi32(0x7fff));
-    const __m512i rounded = _mm512_mask_add_epi32(up, _mm512_test_epi32_mask(u, _mm512_set1_epi32(0x10000)), u, _mm512_set1_epi32(0x8000));
-    return _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), u, _mm512_set1_epi32(0x400000));
+PG_INLINE __m512i round_bfloat(Vec<float> a) {
+    const __m512i u = (__m512i)a, up = _mm512_add_epi32(u, _mm512_set1_epi32(0x7fff));
+    return _mm512_mask_add_epi32(up, _mm512_test_epi32_mask(u, _mm512_set1_epi32(0x10000)), u, _mm512_set1_epi32(0x8000));
 }
 template <> PG_INLINE Vec<float> narrow_pair<Bfloat>(Vec<float> a, Vec<float> b) {
-    return (Vec<float>)_mm512_permutex2var_epi16(round_bfloat((__m512)a), _mm512_load_si512(ODD), round_bfloat((__m512)b));
+    return (Vec<float>)_mm512_permutex2var_epi16(round_bfloat(a), _mm512_load_si512(ODD), round_bfloat(b));
 }
 PG_INLINE Vec<float> widen_vector(const char* p, Half) { return (Vec<float>)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
 PG_INLINE Vec<float> widen_vector(const char* p, Bfloat) {
-    return (Vec<float>)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16);
+    const __m512i x = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    return (Vec<float>)_mm512_maskz_permutexvar_epi16(0xaaaaaaaa, _mm512_load_si512(TWICE), x);
 }
 #elif defined(__AVX2__) && (defined(__F16C__) || defined(_MSC_VER)) && (defined(__GNUC__) || defined(__clang__))
 template <class S> PG_INLINE Vec<float> narrow_pair(Vec<float> a, Vec<float> b);
@@ -81,9 +83,7 @@ template <> PG_INLINE Vec<float> narrow_pair<Half>(Vec<float> a, Vec<float> b) {
 }
 PG_INLINE __m256i round_bfloat(__m256 a) {
     const __m256i u = _mm256_castps_si256(a), even = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
-    const __m256i rounded = _mm256_add_epi32(u, _mm256_add_epi32(even, _mm256_set1_epi32(0x7fff)));
-    const __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
-    return _mm256_srli_epi32(_mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(rounded), _mm256_castsi256_ps(quiet), _mm256_cmp_ps(a, a, _CMP_UNORD_Q))), 16);
+    return _mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(even, _mm256_set1_epi32(0x7fff))), 16);
 }
 template <> PG_INLINE Vec<float> narrow_pair<Bfloat>(Vec<float> a, Vec<float> b) {
     return (Vec<float>)_mm256_permute4x64_epi64(_mm256_packus_epi32(round_bfloat((__m256)a), round_bfloat((__m256)b)), 0xd8);

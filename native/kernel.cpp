@@ -38,14 +38,17 @@ template <class S> void Box<S>::run(const char* source, char* result, const int6
     const Span whole = plan_.divide_first ? last.rows_needed(0, last.positions) : Span{0, last.positions};
     divider_.begin(plan_, last, w.a - (plan_.divide_first ? last.base : 0), w.a - whole.a, w.b - w.a, channels_);
     streaming_ = plan_.streaming && !plan_.gather;
-    char* target = plan_.gather ? begin_gathering(result) : result;
+    const bool lines = plan_.gather && plan_.sliding && out_ <= WIDEST * LANES<A> && to_line(result) % int64_t(sizeof(S)) == 0;
+    char* target = plan_.gather && !lines ? begin_gathering(result) : result;
+    if (lines) lines_.begin(result);
     if (plan_.whole_images) run_images(source, target);
     else if (is_sliding(target)) run_sliding(source, target);
     else if (is_direct(source, target)) run_direct(source, target);
     else if (program_[0]) run_long(source, target);
     else if (K == 2 && plan_.rows == Rows::packed && !plan_.spread_late && !program_[1] && plan_.chunk < b_[1] - a_[1]) run_interleaved(source, target);
     else run_short(source, target);
-    if (plan_.gather) end_gathering(target, (b_[0] - a_[0]) * plan_.steps[0].result_stride);
+    if (lines) lines_.end();
+    else if (plan_.gather) end_gathering(target, (b_[0] - a_[0]) * plan_.steps[0].result_stride);
 }
 
 template <class S> char* Box<S>::begin_gathering(char* result) {

@@ -19,10 +19,13 @@
 
 #if defined(__GNUC__) || defined(__clang__)
 #define PG_INLINE inline __attribute__((always_inline))
+#define PG_INLINED __attribute__((always_inline))
 #elif defined(_MSC_VER)
 #define PG_INLINE __forceinline
+#define PG_INLINED
 #else
 #define PG_INLINE inline
+#define PG_INLINED
 #endif
 
 namespace poolgrad {
@@ -53,6 +56,14 @@ template <class A> struct Vec {
 };
 template <class A> inline Vec<A> splat(A a) { Vec<A> r; for (int i = 0; i < LANES<A>; ++i) r.v[i] = a; return r; }
 #endif
+
+// function(0), function(1), ... function(N-1), with numbers that the compiler knows: arrays that are indexed with these stay in registers.
+template <int N, class F> PG_INLINE void each(const F& function) {
+    if constexpr (N > 0) {
+        each<N - 1>(function);
+        function(std::integral_constant<int, N - 1>());
+    }
+}
 
 template <class A> PG_INLINE Vec<A> load(const A* p) { Vec<A> v; std::memcpy(&v, p, sizeof v); return v; }
 template <class A> PG_INLINE void store(A* p, Vec<A> v) { std::memcpy(p, &v, sizeof v); }
@@ -132,8 +143,8 @@ constexpr int64_t AHEAD = 4096;      // bytes that a run is asked for ahead of i
 constexpr int64_t AHEAD_WRITTEN = 8192;  // bytes of a result that are asked for ahead, where the caches keep it
 constexpr int64_t AHEAD_SQUARES = 8;  // squares that are asked for ahead, where images are turned
 
-// Ask for memory that will be read soon; never faults, never waits.
-inline void prefetch(const char* p, int64_t bytes) {
+// Ask for memory that will be read soon; never faults, never waits. (Always inlined: a call of a function that only asks may be left out.)
+PG_INLINE void prefetch(const char* p, int64_t bytes) {
 #if defined(__GNUC__) || defined(__clang__)
     for (int64_t k = 0; k < bytes; k += LINE) __builtin_prefetch(p + k, 0, 2);
 #else
@@ -142,7 +153,7 @@ inline void prefetch(const char* p, int64_t bytes) {
 }
 
 // Ask for the line that a vector will be written to before long: a store waits for it, if only as far as to the next cache.
-inline void ask_to_write(const void* p) {
+PG_INLINE void ask_to_write(const void* p) {
 #if defined(__GNUC__) || defined(__clang__)
     __builtin_prefetch(static_cast<const char*>(p) + AHEAD_WRITTEN, 1, 2);
 #else

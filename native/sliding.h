@@ -57,17 +57,15 @@ template <class S> bool Box<S>::is_sliding(const char* result) const {
 template <class S> void Box<S>::run_sliding(const char* source, char* result) {
     A* none = at(plan_.scratch.slid);
     for (int k = 0; k < K; ++k) lead_[k] = plan_.lead[k];
-    for (int64_t k = 0; k < plan_.pitch; ++k) none[k] = -A(0);
+    if (channels_ > 1 || K == 3) for (int64_t k = 0; k < plan_.pitch; ++k) none[k] = -A(0);
     if (channels_ > 1) for (int64_t k = 0; k < plan_.pitch + SLIDING * channels_; ++k) row_in_[k] = -A(0);
     if (K == 2) slide_images(source, result);
     else slide_volume(source, result);
 }
 
 // Several images one above the other: each is a plane of its own.
-template <class S> void Box<S>::slide_images(const char* source, char* result) {
-    const A* none = at(plan_.scratch.slid);
-    if (plan_.folded == 1) return slide_plane(source, 1, nullptr, none, none, result);
-    const Dim& step = plan_.steps[0];
+template <class S> template <class F> void Box<S>::each_image(const F& function) {
+    if (plan_.folded == 1) return function();
     const Axis& axis = *plan_.axes[0];
     const int64_t high = axis.positions / plan_.folded, rows = axis.rows / plan_.folded, a = a_[0], b = b_[0];
     const Span need = need_[0];
@@ -76,11 +74,19 @@ template <class S> void Box<S>::slide_images(const char* source, char* result) {
         b_[0] = least(b, (m + 1) * high);
         lead_[0] = plan_.lead[0] + m * (high - rows);
         need_[0] = {most(a_[0] - lead_[0], m * rows), least(b_[0] - lead_[0] + SLIDING - 1, (m + 1) * rows)};
-        slide_plane(source + (need_[0].a - need.a) * step.source_stride, 1, nullptr, none, none, result + (a_[0] - a) * step.result_stride);
+        function();
     }
     a_[0] = a;
     b_[0] = b;
     need_[0] = need;
+}
+
+template <class S> void Box<S>::slide_images(const char* source, char* result) {
+    const A* none = at(plan_.scratch.slid);
+    if (channels_ == 1) return strip_planes(source, 1, nullptr, none, none, result);
+    const Dim& step = plan_.steps[0];
+    const int64_t first = need_[0].a, a = a_[0];
+    each_image([&] { slide_plane(source + (need_[0].a - first) * step.source_stride, 1, nullptr, none, none, result + (a_[0] - a) * step.result_stride); });
 }
 
 template <class S> void Box<S>::slide_volume(const char* source, char* result) {
@@ -103,7 +109,7 @@ template <class S> void Box<S>::slide_volume(const char* source, char* result) {
 }
 
 template <class S> void Box<S>::slide_plane(const char* source, int64_t product, A* plane, const A* older, const A* old, char* result) {
-    if (channels_ == 1) return strip_plane(source, product, plane, older, old, result);
+    if (channels_ == 1) return strip_planes(source, product, plane, older, old, result);
     const int k = K - 2;
     const Axis &axis = *plan_.axes[size_t(k)], &last = *plan_.axes[size_t(K - 1)];
     const int64_t pitch = plan_.pitch, lead = lead_[k], behind = axis.reach[0] - 1, chunk = most(1, CLOSE / channels_), width = b_[K - 1] - a_[K - 1];

@@ -59,10 +59,8 @@ void find_even(Weave& w, int64_t vectors, int64_t lanes, bool masks) {
     pair_terms(w, lanes);
     w.full = std::all_of(w.present.begin(), w.present.end() - w.terms, [&](uint16_t bits) { return bits == (1u << lanes) - 1; }) &&
              std::all_of(element.begin(), element.end(), [&](int64_t e) { return e != absent; });
-    for (int64_t t = 0; t < w.terms && w.full; ++t) {
-        const uint16_t last = w.present[size_t((vectors - 1) * w.terms + t)];
-        w.full = last == w.present[size_t((vectors - 1) * w.terms)] && (last & (last + 1)) == 0;
-    }
+    const int64_t tail = w.period * w.row_out - (vectors - 1) * lanes;  // lanes of the last vector that are there
+    w.full = w.full && std::all_of(w.present.end() - w.terms, w.present.end(), [&](uint16_t bits) { return bits == (1u << tail) - 1; });
 }
 
 }  // namespace

@@ -106,6 +106,22 @@ SPLIT = {
     "windows that slide over lanes, two rows at a time": Split(regular((7, 13, 61), (3, 2, 3), stride=1), "NCDHW", 2, 5),
     "windows that slide over lanes, several boxes": Split(regular((5, 161, 147), 3, stride=1, padding=1), "DHW", 1, 1),
     "windows that slide over lanes of a tall image": Split(regular((901, 47), 3, stride=1, padding=1), "HW", 1, 1),
+    "windows that slide over lanes of three axes, a negative divisor": Split(
+        Pool(
+            (
+                Axis.regular(13, 2, stride=1, padding=1),
+                Axis.regular(5, 3, stride=1),
+                Axis.regular(70, 3, stride=1, padding=(0, 2)),
+            ),
+            divisor=-5,
+        ),
+        "NCDHW",
+        3,
+        5,
+    ),
+    "a last column that no window holds": Split(
+        Pool((Axis.regular(13, 3, stride=1, padding=(0, 2)), Axis.regular(64, 2, stride=2, padding=(1, 0)))), "NCHW", 2, 17
+    ),
     "window 15 of many channels": Split(regular((61, 67), 15, stride=1, padding="same"), "NHWC", 1, 48),
     "window 15": Split(regular((61, 67), 15, stride=1, padding="same"), "NHWC", 2, 9),
     "window 15 NCHW": Split(regular((61, 67), 15, stride=1, padding="same"), "NCHW", 2, 9),
@@ -296,6 +312,10 @@ STREAMED = {
     "sliding, float16": (Split(regular((113, 117), 3, stride=1, padding="same"), "NHWC", 14, 96), np.float16),
     "sliding along three axes": (Split(regular((17, 65, 67), (2, 3, 3), stride=1, padding="same"), "NDHWC", 4, 32), np.float32),
     "sliding over lanes": (Split(regular((61, 35), 3, stride=1, padding="same"), "NCHW", 38, 109), np.float32),
+    "sliding over lanes, float16": (Split(regular((61, 35), 3, stride=1, padding="same"), "NCHW", 83, 107), np.float16),
+    "sliding over lanes, bfloat16": (Split(regular((59, 61), 3, stride=1), "NCHW", 48, 101), support.DTYPES[1]),
+    "sliding over lanes, float64": (Split(regular((61, 27), 3, stride=1, padding="same"), "NCHW", 26, 107), np.float64),
+    "sliding over few lanes": (Split(regular((53, 13), 3, stride=1, padding="same"), "NCHW", 111, 127), np.float32),
     "sliding over whole lines": (Split(regular((61, 96), 3, stride=1, padding="same"), "NCHW", 41, 76), support.DTYPES[1]),
     "sliding over lanes of three axes": (
         Split(regular((33, 65, 64), (3, 3, 3), stride=1, padding="same"), "NCDHW", 2, 32),

@@ -38,7 +38,7 @@ template <class S> void Box<S>::run(const char* source, char* result, const int6
     const Span whole = plan_.divide_first ? last.rows_needed(0, last.positions) : Span{0, last.positions};
     divider_.begin(plan_, last, w.a - (plan_.divide_first ? last.base : 0), w.a - whole.a, w.b - w.a, channels_);
     streaming_ = plan_.streaming && !plan_.gather;
-    const bool lines = plan_.gather && plan_.sliding && out_ <= WIDEST * LANES<A> && to_line(result) % int64_t(sizeof(S)) == 0;
+    const bool lines = plan_.gather && plan_.sliding && out_ <= WIDEST<A> * LANES<A> && to_line(result) % int64_t(sizeof(S)) == 0;
     char* target = plan_.gather && !lines ? begin_gathering(result) : result;
     if (lines) lines_.begin(result);
     if (plan_.whole_images) run_images(source, target);

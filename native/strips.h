@@ -36,7 +36,7 @@ template <class A> struct Course {
     Part<A> parts[PARTS];
     int found = 0;
     int64_t ahead = 0;
-    Vec<A> last[2][WIDEST] = {};  // the sums of the row before the last and of the last
+    Vec<A> last[2][WIDEST<A>] = {};  // the sums of the row before the last and of the last
 };
 
 template <class A> PG_INLINE Vec<A> none() { return splat(-A(0)); }
@@ -78,7 +78,7 @@ template <class S, class A, int N> PG_INLINE void put_row(Strip<S, A>& s, const 
 // Every part, its rows divided or (LAST) their sums. ALONE: nothing lies beside the strip, and there are two axes.
 template <class S, class A, int N, bool LAST, bool ALONE> inline void go_down(Strip<S, A>& strip, Course<A>& course) {
     constexpr int64_t lanes = LANES<A>, item = sizeof(S);
-    Strip<S, A> s = strip;  // nothing that is written can change this one
+    std::conditional_t<ALONE, Strip<S, A>, Strip<S, A>&> s = strip;  // a copy stays in registers; with planes it was slower, waiting for memory
     Vec<A> by[N], over[N], first[N], second[N], complete[N] = {}, ds, rs;
     bool waiting = false;  // whether a row is complete: it is written while the next one is added up
     int64_t ahead = course.ahead;
@@ -143,7 +143,7 @@ template <class S, class A, int N, bool LAST, bool ALONE> inline void go_down(St
     });
     course.ahead = ahead;
     course.found = 0;
-    strip = s;
+    if constexpr (ALONE) strip = s;
 }
 
 template <class S, class A, int N> inline void go_down(Strip<S, A>& s, Course<A>& course, bool last) {
@@ -157,7 +157,9 @@ template <class S, class A> inline void go_down(Strip<S, A>& s, Course<A>& cours
         case 1: return go_down<S, A, 1>(s, course, last);
         case 2: return go_down<S, A, 2>(s, course, last);
         case 3: return go_down<S, A, 3>(s, course, last);
-        default: return go_down<S, A, WIDEST>(s, course, last);
+        case 4: return go_down<S, A, 4>(s, course, last);
+        case 5: return go_down<S, A, WIDEST<A> - 1>(s, course, last);
+        default: return go_down<S, A, WIDEST<A>>(s, course, last);
     }
 }
 
@@ -168,10 +170,10 @@ template <class S> void Box<S>::strip_planes(const char* source, int64_t product
     const A *absent = at(plan_.scratch.slid), *counts = Plan::table<A>(plan_.lanes) + FEW_CHANNELS;
     char* lost = reinterpret_cast<char*>(at(plan_.scratch.slid) + plan_.pitch);  // a row that is not there
     const Vec<A> nothing = stored_none<S, A>();
-    for (int64_t i = 0; i < (least(WIDEST, ceil_div(out_, v)) + 2) * v * int64_t(sizeof(S)); i += VECTOR_BYTES) std::memcpy(lost + i, &nothing, sizeof nothing);
-    for (int64_t w = 0; w < out_; w += WIDEST * v) {
+    for (int64_t i = 0; i < (least(WIDEST<A>, ceil_div(out_, v)) + 2) * v * int64_t(sizeof(S)); i += VECTOR_BYTES) std::memcpy(lost + i, &nothing, sizeof nothing);
+    for (int64_t w = 0; w < out_; w += WIDEST<A> * v) {
         Strip<S, A> s;
-        s.vectors = least(WIDEST, ceil_div(out_ - w, v));
+        s.vectors = least(WIDEST<A>, ceil_div(out_ - w, v));
         s.elements = least(s.vectors * v, out_ - w);
         s.counts = counts + w;
         s.inverses = s.counts + stride;

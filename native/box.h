@@ -136,6 +136,7 @@ private:
     int64_t channels_, in_, out_;  // elements of a source row and of a result row
     int64_t block_;                // elements between the blocks of the first axis
     bool streaming_;
+    bool plain_;         // sums are written as they are, whole rows packed
     Lines<S, A> lines_;  // if open, where rows that do not fill whole lines are written
     char* passed_;      // of a gathered box: what has been written already
     int64_t apart_;     // from there to its place in the result

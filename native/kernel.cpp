@@ -38,6 +38,8 @@ template <class S> void Box<S>::run(const char* source, char* result, const int6
     const Span whole = plan_.divide_first ? last.rows_needed(0, last.positions) : Span{0, last.positions};
     divider_.begin(plan_, last, w.a - (plan_.divide_first ? last.base : 0), w.a - whole.a, w.b - w.a, channels_);
     streaming_ = plan_.streaming && !plan_.gather;
+    plain_ = plan_.divide_first && !plan_.spread_late && !plan_.accumulate &&
+             Place{b_[K - 1] - a_[K - 1], plan_.steps[K - 1].result_stride, channels_, plan_.channel_result, int64_t(sizeof(S))}.packed();
     const bool lines = plan_.gather && plan_.sliding && out_ <= WIDEST<A> * LANES<A> && to_line(result) % int64_t(sizeof(S)) == 0;
     char* target = plan_.gather && !lines ? begin_gathering(result) : result;
     if (lines) lines_.begin(result);
@@ -224,6 +226,7 @@ template <class S> bool Box<S>::sum_into(Grid<const A> in, int64_t n, char* to) 
 
 template <class S> void Box<S>::emit(const A** p, int found, int64_t i, int64_t n, char* result) {
     const int64_t width = b_[K - 1] - a_[K - 1], row_size = inner_[K - 1];
+    if (K == 2 && plain_) return write_sum<S, A>(result, p, found, n * out_, 1, streaming_);
     if (K == 2) return emit_rows(p, found, result, n, 0, width, count_of_position(0, i));
     const int64_t rows = inner_[1] / row_size, wide = b_[K - 2] - a_[K - 2];
     for (int64_t r = 0, together; r < rows; r += together) {

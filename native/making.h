@@ -95,7 +95,12 @@ template <class S> void Box<S>::load_rows(int k, int64_t row, int64_t n, int64_t
         const int64_t count = count_of_row(k, row + r);
         for (rows = 1; packed && r + rows < n && count_of_row(k, row + r + rows) == count;) ++rows;
         A* place = to + r * stride;
-        const A* loaded = load_row(source + r * step, product * count, place, rows);
+        const char* from = source + r * step;
+        if (packed && plan_.divide_first) {
+            divider_.template divide<S>(from, place, product * count, 0, rows * width, AHEAD);
+            continue;
+        }
+        const A* loaded = load_row(from, product * count, place, rows);
         if (loaded != place) std::memcpy(place, loaded, size_t(rows * in_) * sizeof(A));
     }
 }

@@ -42,7 +42,7 @@ public:
     }
     bool open() const { return open_; }
 
-    // The first n elements of M vectors; more than M-1 vectors have.
+    // The first n elements of M vectors, which are more than M-1 vectors have.
     template <int M> PG_INLINE void put(const Vec<A>* x, int64_t n);
 
     void end() {
@@ -93,7 +93,7 @@ template <class S, class A> template <int M> PG_INLINE void Lines<S, A>::put(con
     held_ += n;
     const char* from = here_;
     for (; held_ >= per; held_ -= per, from += LINE) write(from);
-    if (from != here_) std::memmove(here_, from, LINE);
+    if (from != here_) std::memmove(here_, from, size_t(held_ * item));
 }
 #endif
 

@@ -36,8 +36,8 @@ public:
 private:
     A* at(size_t offset) const { return reinterpret_cast<A*>(scratch_ + offset); }
 
-    // A box whose rows do not fill whole lines is finished in scratch, as far from a line's beginning as in the result; whole
-    // lines are passed on as they are completed.
+    // A box whose rows do not fill whole lines is finished in scratch, as far from a line's beginning as in the result, and passed on in
+    // whole lines; strips join their rows in registers instead (lines.h).
     char* begin_gathering(char* result);
     void pass_on(const char* until);
     void end_gathering(char* target, int64_t bytes);
@@ -70,7 +70,7 @@ private:
     void slide_part(const Terms<A>& terms, bool complete, char* to, int64_t n);
     // Calls the function for every image of a folded first axis, with that image's rows and positions as the box's.
     template <class F> void each_image(const F& function);
-    // The same of one channel, in strips of vectors along the last axis (strips.h); of two axes, every image.
+    // A plane of one channel, in strips of vectors along the last axis (strips.h); of two axes, every image.
     void strip_planes(const char* source, int64_t product, A* plane, const A* older, const A* old, char* result);
     // What a strip does next: all rows of a plane; rows that divide by the same (one without room around it goes alone); a part.
     void add_plane(Strip<S, A>& strip, Course<A>& course, const char* from, int64_t product, const char* lost);

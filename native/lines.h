@@ -6,7 +6,7 @@
 namespace poolgrad {
 namespace PG_ISA {
 
-template <class A> constexpr int WIDEST = sizeof(A) == 8 ? 6 : 4;  // vectors of a row
+template <class A> constexpr int WIDEST = sizeof(A) == 8 ? 6 : 4;  // vectors of a strip
 
 #if defined(__AVX512BW__)
 // 0, 1, 2, ... in elements of so many bytes, for two vectors.
@@ -67,7 +67,7 @@ private:
         line_ += LINE;
     }
 #else
-    char here_[WIDEST<A> * VECTOR_BYTES + LINE];
+    alignas(LINE) char here_[WIDEST<A> * VECTOR_BYTES + LINE] = {};
 
     const void* waiting() const { return here_; }
     void write(const char* line) {

@@ -85,7 +85,7 @@ struct Plan {
     bool whole_lines = false;                 // of a sliding plan: rows of the result are whole lines, as far apart
     int64_t lead[3] = {}, pitch = 0;          // of each axis; elements between its rows in scratch
     int64_t folded = 1;                       // images that the first axis is made of
-    bool gather = false;                      // a box is finished in scratch and written as one
+    bool gather = false;                      // rows fill no whole lines: those of a box are joined before they are written
     int64_t batch = 1;                        // rows of the last axis made at a time
     int64_t ring_rows = 0, run_rows = 1;      // rows kept of a short first axis; result rows written as one
     int64_t chunk = 1;                        // positions of the last axis made and written at a time

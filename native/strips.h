@@ -78,7 +78,7 @@ template <class S, class A, int N> PG_INLINE void put_row(Strip<S, A>& s, const 
 // Every part, its rows divided or (LAST) their sums. ALONE: nothing lies beside the strip, and there are two axes.
 template <class S, class A, int N, bool LAST, bool ALONE> inline void go_down(Strip<S, A>& strip, Course<A>& course) {
     constexpr int64_t lanes = LANES<A>, item = sizeof(S);
-    std::conditional_t<ALONE, Strip<S, A>, Strip<S, A>&> s = strip;  // a copy, which stays in registers; with planes that was slower
+    std::conditional_t<ALONE, Strip<S, A>, Strip<S, A>&> s = strip;  // a copy can stay in registers; with planes that was slower
     Vec<A> by[N], over[N], first[N], second[N], complete[N] = {}, ds, rs;
     bool waiting = false;  // whether a row is complete: it is written while the next one is added up
     int64_t ahead = course.ahead;

@@ -347,9 +347,12 @@ def test_results_beyond_the_cache(name: str) -> None:
 
 
 def test_forward_beyond_the_cache() -> None:
-    pool = regular((301, 303), 3, stride=1, padding="same")
-    for layout in ("NHWC", "NCHW"):
-        x = support.random_array(4, support.source_shape(pool, layout, 6, 17, forwards=True), np.dtype(np.float32))
+    wide = regular((301, 303), 3, stride=1, padding="same")
+    narrow = Pool(
+        (Axis.regular(59, 3, stride=1, padding=(2, 0)), Axis.regular(45, 3, stride=1, padding=(0, 1), count="padded")), divisor=-3
+    )
+    for pool, layout, batch, channels in ((wide, "NHWC", 6, 17), (wide, "NCHW", 6, 17), (narrow, "NCHW", 37, 97)):
+        x = support.random_array(4, support.source_shape(pool, layout, batch, channels, forwards=True), np.dtype(np.float32))
         want = support.compute("numpy", pool, x, layout, forwards=True)
         assert want.nbytes > 32 << 20
         for threads in (1, 2):

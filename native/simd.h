@@ -17,6 +17,7 @@
 #define PG_ISA baseline
 #endif
 
+// PG_INLINE stands before a function, PG_INLINED behind the parameters of a lambda.
 #if defined(__GNUC__) || defined(__clang__)
 #define PG_INLINE inline __attribute__((always_inline))
 #define PG_INLINED __attribute__((always_inline))

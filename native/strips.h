@@ -56,6 +56,18 @@ template <class A> PG_INLINE void store_part(char* to, Vec<A> v, int64_t bytes) 
 #endif
 }
 
+// Keep a row of this plane's sums, and add it to those of the planes before.
+template <class S, class A, int N> PG_INLINE void add_planes(Strip<S, A>& s, Vec<A>* sums) {
+    constexpr int64_t lanes = LANES<A>;
+    each<N>([&](auto v) PG_INLINED {
+        store(s.plane + v * lanes, sums[v]);
+        if (s.result) sums[v] = load(s.older + v * lanes) + load(s.old + v * lanes) + sums[v];
+    });
+    s.plane += s.plane_step;
+    s.older += s.older_step;
+    s.old += s.old_step;
+}
+
 // Write a complete row of N vectors.
 template <class S, class A, int N> PG_INLINE void put_row(Strip<S, A>& s, const Vec<A>* sums) {
     constexpr int per = int(sizeof(A) / sizeof(S)), M = (N + per - 1) / per;
@@ -120,15 +132,7 @@ template <class S, class A, int N, bool LAST, bool ALONE> inline void go_down(St
                 second[v] = here;
             });
             if (ahead > 0) { --ahead; continue; }
-            if (!ALONE && s.plane) {
-                each<N>([&](auto v) PG_INLINED {
-                    store(s.plane + v * lanes, sums[v]);
-                    if (s.result) sums[v] = load(s.older + v * lanes) + load(s.old + v * lanes) + sums[v];
-                });
-                s.plane += s.plane_step;
-                s.older += s.older_step;
-                s.old += s.old_step;
-            }
+            if (!ALONE && s.plane) add_planes<S, A, N>(s, sums);
             if (!ALONE && !s.result) continue;
             if (LAST) each<N>([&](auto v) PG_INLINED { sums[v] = quotient(sums[v], by[v], over[v]); });
             if (waiting) put_row<S, A, N>(s, complete);
@@ -158,7 +162,7 @@ template <class S, class A> inline void go_down(Strip<S, A>& s, Course<A>& cours
         case 2: return go_down<S, A, 2>(s, course, last);
         case 3: return go_down<S, A, 3>(s, course, last);
         case 4: return go_down<S, A, 4>(s, course, last);
-        case 5: return go_down<S, A, WIDEST<A> - 1>(s, course, last);
+        case 5: return go_down<S, A, WIDEST<A> - 1>(s, course, last);  // of doubles; others are never as wide
         default: return go_down<S, A, WIDEST<A>>(s, course, last);
     }
 }
@@ -166,7 +170,7 @@ template <class S, class A> inline void go_down(Strip<S, A>& s, Course<A>& cours
 template <class S> void Box<S>::strip_planes(const char* source, int64_t product, A* plane, const A* older, const A* old, char* result) {
     constexpr int64_t v = LANES<A>;
     const int k = K - 2;
-    const int64_t stride = lanes_described(plan_), middle = a_[K - 1] - lead_[K - 1] + 1, top = need_[k].a;  // the cell of lane 0
+    const int64_t stride = lanes_described(plan_), top = need_[k].a, middle = a_[K - 1] - lead_[K - 1] + 1;  // the cell of lane 0
     const A *absent = at(plan_.scratch.slid), *counts = Plan::table<A>(plan_.lanes) + FEW_CHANNELS;
     char* lost = reinterpret_cast<char*>(at(plan_.scratch.slid) + plan_.pitch);  // a row that is not there
     const Vec<A> nothing = stored_none<S, A>();

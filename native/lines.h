@@ -1,12 +1,13 @@
 // Rows of any length that follow each other in the result, written past the caches: what does not fill a line waits for the next row.
 #pragma once
 
+#include "plan.h"
 #include "simd.h"
 
 namespace poolgrad {
 namespace PG_ISA {
 
-template <class A> constexpr int WIDEST = sizeof(A) == 8 ? 6 : 4;  // vectors of a strip
+template <class A> constexpr int WIDEST = strip_vectors(sizeof(A));
 
 #if defined(__AVX512BW__)
 // 0, 1, 2, ... in elements of so many bytes, for two vectors.

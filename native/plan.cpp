@@ -134,13 +134,15 @@ int64_t most_divisor(const Plan& p) {
 }
 
 // Whether sliding.h has it all: windows, channels and rows of the result that it knows; of many channels, a gradient. One channel
-// fills vectors along the last axis: not if most of the last one is empty.
+// fills vectors along the last axis: not if most of the last one is empty, and not if rows are wider than two strips, which read and
+// write them in pieces too short for memory (16 bits in the caches do not mind).
 void find_sliding(Plan& p, int64_t lanes) {
     const int K = p.rank();
     const Axis& last = *p.axes.back();
     const int64_t item = size_of(p.dtype), channels = p.channels * item, width = last.positions;
     const bool one = p.channels == 1 && p.steps.back().source_stride == item && p.source_bytes > 0 && last.reach[0] == SLIDING &&
-                     5 * width > 3 * round_up(width, lanes) && most_divisor(p) <= WHOLE;
+                     5 * width > 3 * round_up(width, lanes) && most_divisor(p) <= WHOLE &&
+                     (width <= 2 * lanes * strip_vectors(accumulator_size(p.dtype)) || (item == 2 && !p.streaming));
     const bool many = p.channels >= FEW_CHANNELS && channels % 64 == 0 && p.channel_result == item;
     if (K > 3 || !(one || (many && p.divide_first)) || p.accumulate || p.steps.back().result_stride != channels) return;
     p.whole_lines = width * channels % 64 == 0;

@@ -25,6 +25,9 @@ inline int64_t accumulator_size(Dtype t) { return t == Dtype::float64 ? 8 : 4; }
 inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 inline int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
 
+// The widest strip of one channel (strips.h), in vectors of accumulators: as many as the registers hold.
+constexpr int strip_vectors(int64_t accumulator) { return accumulator == 8 ? 6 : 4; }
+
 // Elements between rows in scratch: whole cache lines, and not a power of two apart, so that rows do not share a cache's sets.
 inline int64_t padded_row(int64_t n, int64_t item) {
     const int64_t line = 64 / item, rows = round_up(n, line);

@@ -13,14 +13,18 @@ template <class A, int R> inline Vec<A> add_at(const A* const* p, int64_t k) {
     return s;
 }
 
-// `ahead`, if not 0: how far after each row lies one that is summed soon.
+// `ahead`, if not 0: how far after each row lies one that is summed soon. It is asked for after the row itself, which is waited for.
 template <class A, int R> inline void add_rows(A* out, const A* const* in, int64_t n, int64_t ahead) {
     const A* p[R];
     for (int r = 0; r < R; ++r) p[r] = in[r];
     constexpr int64_t v = LANES<A>;
     int64_t k = 0;
+    if (ahead) for (; k + v <= n; k += v) {
+        const Vec<A> s = add_at<A, R>(p, k);
+        for (int r = 0; r < R; ++r) prefetch(reinterpret_cast<const char*>(p[r] + k + ahead), VECTOR_BYTES);
+        store(out + k, s);
+    }
     for (; k + 2 * v <= n; k += 2 * v) {
-        if (ahead) for (int r = 0; r < R; ++r) prefetch(reinterpret_cast<const char*>(p[r] + k + ahead), 2 * VECTOR_BYTES);
         const Vec<A> s = add_at<A, R>(p, k), t = add_at<A, R>(p, k + v);
         store(out + k, s);
         store(out + k + v, t);

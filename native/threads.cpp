@@ -1,5 +1,6 @@
 #include "threads.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cfenv>
 #include <chrono>
@@ -63,11 +64,16 @@ template <class Ready> void spin(Ready ready) {
 struct Job {
     TaskFunction function;
     const void* context;
-    int64_t count;
+    int64_t count, threads;
     std::atomic<int64_t> next{0};
 
+    // Tasks that follow each other use each other's memory: a thread takes a run of them, shorter towards the end.
     void work(char* scratch) {
-        for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < count;) function(context, task, scratch);
+        for (int64_t task = 0; task < count;) {
+            const int64_t run = std::max<int64_t>(1, (count - task) / (4 * threads));
+            if (!next.compare_exchange_weak(task, task + run, std::memory_order_relaxed)) continue;
+            for (int64_t k = task; k < task + run; ++k) function(context, k, scratch);
+        }
     }
 };
 
@@ -168,9 +174,9 @@ Pool& pool() {
 }  // namespace
 
 void run_tasks(TaskFunction function, const void* context, int64_t count, int64_t threads, size_t scratch) {
-    Job job{function, context, count};
+    threads = std::min(threads, count);
+    Job job{function, context, count, threads};
     PlainArithmetic plain;
-    if (threads > count) threads = count;
     if (threads > 1) {
         std::unique_lock<std::mutex> lock(pool().busy, std::try_to_lock);
         if (lock.owns_lock()) return pool().run(job, threads, scratch);

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from math import prod
+from operator import is_
 from typing import Any, cast
 
 import numpy as np
@@ -55,6 +56,8 @@ class Call:
         self._threads: Callable[[], int] = lambda: 1
         self._large = prod(self.result_shape) > 2**27
         self._on_gpu: list[Any] = []
+        self.given: tuple[Any, ...] = ()  # the arguments of its last use, and the kinds of all that it was used with
+        self.kinds: set[Hashable] = set()
 
     def _bind_cpu(self) -> None:
         """On the first call with host arrays: the engine's own form of this call, if it has one."""
@@ -160,32 +163,49 @@ KEPT_CALLS, KEPT_ELEMENTS = 1024, 1 << 22
 _calls: dict[Hashable, Call] = {}
 
 
-def _known(key: tuple[Any, ...]) -> Call | None:
-    """The call kept under `key`, if there is one and nothing in it is unhashable."""
-    try:
-        return _calls.get(key)
-    except TypeError:
-        return None
+def _known(key: tuple[Any, ...], given: tuple[Any, ...]) -> Call | None:
+    """The call kept under `key`, if there is one that has been used with arguments of these kinds.
 
-
-def _kept(key: tuple[Any, ...], make: Callable[[], Call]) -> Call:
-    """The call kept under `key`, made if there is none. Unhashable arguments (lists, arrays) become tuples first."""
+    2.0 and True equal 2 and 1, and must be refused whatever was asked before. The very objects of the last use need no look.
+    """
     try:
         found = _calls.get(key)
-    except TypeError:
-        return _kept(tuple(_frozen(part) for part in key), make)
-    if found is None:
-        try:
-            found = make()
-        except PoolGradError:
-            raise
-        except MemoryError as short:
-            raise PoolGradMemoryError(f"the tables of this pooling do not fit this machine ({short})") from None
-        if len(_calls) >= KEPT_CALLS or sum(call.elements for call in list(_calls.values())) + found.elements > KEPT_ELEMENTS:
-            _calls.clear()
-        if found.elements <= KEPT_ELEMENTS:
-            _calls[key] = found
+    except TypeError:  # something in it is unhashable
+        return None
+    if found is None or all(map(is_, given, found.given)):
+        return found
+    if _kinds(given) not in found.kinds:
+        return None
+    found.given = given
     return found
+
+
+def _kept(key: tuple[Any, ...], given: tuple[Any, ...], make: Callable[[], Call]) -> Call:
+    """The call kept under `key`, made if there is none. Unhashable arguments (lists, arrays) become tuples first."""
+    try:
+        hash(key)
+    except TypeError:
+        return _kept(tuple(_frozen(part) for part in key), tuple(_frozen(part) for part in given), make)
+    if (found := _known(key, given)) is not None:
+        return found
+    try:
+        made = make()
+    except PoolGradError:
+        raise
+    except MemoryError as short:
+        raise PoolGradMemoryError(f"the tables of this pooling do not fit this machine ({short})") from None
+    found = _calls.get(key) or _keep(key, made)
+    found.kinds.add(_kinds(given))
+    found.given = given
+    return found
+
+
+def _keep(key: tuple[Any, ...], call: Call) -> Call:
+    if len(_calls) >= KEPT_CALLS or sum(other.elements for other in list(_calls.values())) + call.elements > KEPT_ELEMENTS:
+        _calls.clear()
+    if call.elements <= KEPT_ELEMENTS:
+        _calls[key] = call
+    return call
 
 
 def _frozen(part: Any) -> Hashable:
@@ -213,7 +233,7 @@ _DEEP = frozenset({tuple, list, np.ndarray})
 
 
 def _kinds(values: Any) -> Hashable:
-    """Part of a key: 2.0 and True equal 2 and 1, and must be refused whatever was asked before."""
+    """The types of what was given, and of what that holds."""
     if type(values) is not tuple:
         if isinstance(values, np.ndarray):
             return (np.ndarray, values.dtype)
@@ -302,9 +322,9 @@ def avg_pool(
     """
     shape = _shape_of("x", x)
     given = (window, stride, padding, dilation, count, divisor, ceil_mode)
-    key = ("f", shape, given, layout, _kinds(given))
-    if (call := _known(key)) is None:
-        call = _kept(key, lambda: _forward_call(x, shape, layout, lambda sizes, check: regular(sizes, *given, check)))
+    key = ("f", shape, given, layout)
+    if (call := _known(key, given)) is None:
+        call = _kept(key, given, lambda: _forward_call(x, shape, layout, lambda sizes, check: regular(sizes, *given, check)))
     return call(x, out, False, num_threads)
 
 
@@ -339,9 +359,9 @@ def avg_pool_grad(
     """
     shape = _shape_of("dy", dy)
     given = (window, stride, padding, dilation, count, divisor, ceil_mode)
-    key = ("g", shape, input_shape, given, layout, _kinds(given), _kinds(input_shape))
-    if (call := _known(key)) is None:
-        call = _kept(key, lambda: _gradient_call(
+    key, all_given = ("g", shape, input_shape, given, layout), (*given, input_shape)
+    if (call := _known(key, all_given)) is None:
+        call = _kept(key, all_given, lambda: _gradient_call(
             dy, shape, input_shape, layout, lambda sizes, check: regular(sizes, *given, check)))
     return call(dy, out, accumulate, num_threads)
 
@@ -362,8 +382,8 @@ def adaptive_avg_pool(
     """
     shape = _shape_of("x", x)
     make = partial(adaptive, output_size=output_size)
-    key = ("af", shape, output_size, layout, _kinds(output_size))
-    return _kept(key, lambda: _forward_call(x, shape, layout, make))(x, out, False, num_threads)
+    key = ("af", shape, output_size, layout)
+    return _kept(key, (output_size,), lambda: _forward_call(x, shape, layout, make))(x, out, False, num_threads)
 
 
 def adaptive_avg_pool_grad(
@@ -387,8 +407,9 @@ def adaptive_avg_pool_grad(
         positions = spatial_positions(default_layout(len(shape)) if layout is None else layout, len(shape))
         return adaptive(sizes, tuple(shape[p] for p in positions), check)
 
-    key = ("ag", shape, input_shape, layout, _kinds(input_shape))
-    return _kept(key, lambda: _gradient_call(dy, shape, input_shape, layout, make))(dy, out, accumulate, num_threads)
+    key = ("ag", shape, input_shape, layout)
+    call = _kept(key, (input_shape,), lambda: _gradient_call(dy, shape, input_shape, layout, make))
+    return call(dy, out, accumulate, num_threads)
 
 
 def fractional_avg_pool(
@@ -408,8 +429,8 @@ def fractional_avg_pool(
     """
     shape = _shape_of("x", x)
     make = partial(fractional, sequences=sequences, overlapping=overlapping)
-    key = ("ff", shape, sequences, overlapping, layout, _kinds(sequences))
-    return _kept(key, lambda: _forward_call(x, shape, layout, make))(x, out, False, num_threads)
+    key = ("ff", shape, sequences, overlapping, layout)
+    return _kept(key, (sequences, overlapping), lambda: _forward_call(x, shape, layout, make))(x, out, False, num_threads)
 
 
 def fractional_avg_pool_grad(
@@ -431,8 +452,10 @@ def fractional_avg_pool_grad(
     """
     shape = _shape_of("dy", dy)
     make = partial(fractional, sequences=sequences, overlapping=overlapping)
-    key = ("fg", shape, input_shape, sequences, overlapping, layout, _kinds(input_shape), _kinds(sequences))
-    return _kept(key, lambda: _gradient_call(dy, shape, input_shape, layout, make))(dy, out, accumulate, num_threads)
+    key = ("fg", shape, input_shape, sequences, overlapping, layout)
+    given = (input_shape, sequences, overlapping)
+    call = _kept(key, given, lambda: _gradient_call(dy, shape, input_shape, layout, make))
+    return call(dy, out, accumulate, num_threads)
 
 
 def forward(
@@ -490,4 +513,4 @@ def _pool_call(pool: Pool, source: Array, layout: str | None, region: Region | N
             raise PoolGradValueError(f"{name} must have spatial sizes {sizes} (layout {layout!r}), got shape {shape}")
         return Call(pool, shape, layout, forwards, region)
 
-    return _kept((forwards, pool, shape, layout, bounds), make)
+    return _kept((forwards, pool, shape, layout, bounds), (), make)

@@ -19,7 +19,7 @@ from ..arrays import DTYPES
 from ..errors import PoolGradTypeError, PoolGradValueError
 from ..geometry import Pool
 from ..layout import default_layout, spatial_positions
-from ..ops import _forward_call, _gradient_call, _kept, _kinds
+from ..ops import _forward_call, _gradient_call, _kept
 from .primitive import linear
 
 __all__ = [
@@ -79,8 +79,8 @@ def _numbers(name: str, shape: Shape, layout: str | None) -> tuple[int, ...]:
 def _forward(x: Any, layout: str | None, make: Callable[..., Pool], *given: Any) -> Any:
     x = _array("x", x)
     shape = _numbers("x", x.shape, layout)
-    key = ("jax forward", make, shape, layout, given, _kinds(given))
-    call = _kept(key, lambda: _forward_call(x, shape, layout, lambda sizes, check: make(sizes, *given, check)))
+    key = ("jax forward", make, shape, layout, given)
+    call = _kept(key, given, lambda: _forward_call(x, shape, layout, lambda sizes, check: make(sizes, *given, check)))
     return linear(x, call.pool, call.spatial, True)
 
 
@@ -92,8 +92,9 @@ def _gradient(dy: Any, input_shape: Any, layout: str | None, make: Callable[...,
         spatial = _spatial(layout, len(shape))
         if len(whole) == len(shape) and any(dy.shape[k] != input_shape[k] for k in range(len(shape)) if k not in spatial):
             raise PoolGradValueError(f"input_shape {tuple(input_shape)} and dy {dy.shape} must have the same batch and channels")
-    key = ("jax gradient", make, shape, whole, layout, given, _kinds(given), _kinds(whole))
-    call = _kept(key, lambda: _gradient_call(dy, shape, whole, layout, lambda sizes, check: make(sizes, *given, check)))
+    key = ("jax gradient", make, shape, whole, layout, given)
+    call = _kept(key, (*given, whole), lambda: _gradient_call(
+        dy, shape, whole, layout, lambda sizes, check: make(sizes, *given, check)))
     return linear(dy, call.pool, call.spatial, False)
 
 

@@ -71,6 +71,16 @@ PG_INLINE __m512i round_bfloat(Vec<float> a) {
 template <> PG_INLINE Vec<float> narrow_pair<Bfloat>(Vec<float> a, Vec<float> b) {
     return (Vec<float>)_mm512_permutex2var_epi16(round_bfloat(a), _mm512_load_si512(ODD), round_bfloat(b));
 }
+// A vector of accumulators as storage elements, each of them twice.
+template <class S> PG_INLINE Vec<float> narrow_twice(Vec<float> a);
+template <> PG_INLINE Vec<float> narrow_twice<Half>(Vec<float> a) {
+    const __m512i x = _mm512_castsi256_si512(_mm512_cvtps_ph((__m512)a, _MM_FROUND_TO_NEAREST_INT));
+    return (Vec<float>)_mm512_permutexvar_epi16(_mm512_load_si512(TWICE), x);
+}
+template <> PG_INLINE Vec<float> narrow_twice<Bfloat>(Vec<float> a) {
+    const __m512i x = round_bfloat(a);
+    return (Vec<float>)_mm512_mask_blend_epi16(0x55555555, x, _mm512_srli_epi32(x, 16));
+}
 PG_INLINE Vec<float> widen_vector(const char* p, Half) { return (Vec<float>)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
 PG_INLINE Vec<float> widen_vector(const char* p, Bfloat) {
     const __m512i x = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
@@ -88,6 +98,15 @@ PG_INLINE __m256i round_bfloat(__m256 a) {
 template <> PG_INLINE Vec<float> narrow_pair<Bfloat>(Vec<float> a, Vec<float> b) {
     return (Vec<float>)_mm256_permute4x64_epi64(_mm256_packus_epi32(round_bfloat((__m256)a), round_bfloat((__m256)b)), 0xd8);
 }
+template <class S> PG_INLINE Vec<float> narrow_twice(Vec<float> a);
+template <> PG_INLINE Vec<float> narrow_twice<Half>(Vec<float> a) {
+    const __m128i x = _mm256_cvtps_ph((__m256)a, _MM_FROUND_TO_NEAREST_INT);
+    return (Vec<float>)_mm256_set_m128i(_mm_unpackhi_epi16(x, x), _mm_unpacklo_epi16(x, x));
+}
+template <> PG_INLINE Vec<float> narrow_twice<Bfloat>(Vec<float> a) {
+    const __m256i x = round_bfloat((__m256)a);
+    return (Vec<float>)_mm256_or_si256(x, _mm256_slli_epi32(x, 16));
+}
 PG_INLINE Vec<float> widen_vector(const char* p, Half) { return (Vec<float>)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
 PG_INLINE Vec<float> widen_vector(const char* p, Bfloat) {
     return (Vec<float>)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 16);
@@ -99,6 +118,15 @@ template <class S> inline Vec<float> narrow_pair(Vec<float> a, Vec<float> b) {
     store(in, a);
     store(in + LANES<float>, b);
     for (int k = 0; k < 2 * LANES<float>; ++k) narrow(in[k], out[k]);
+    Vec<float> v;
+    std::memcpy(&v, out, sizeof v);
+    return v;
+}
+template <class S> inline Vec<float> narrow_twice(Vec<float> a) {
+    float in[LANES<float>];
+    S out[2 * LANES<float>];
+    store(in, a);
+    for (int k = 0; k < LANES<float>; ++k) { narrow(in[k], out[2 * k]); out[2 * k + 1] = out[2 * k]; }
     Vec<float> v;
     std::memcpy(&v, out, sizeof v);
     return v;
@@ -138,6 +166,26 @@ template <class S, class A> inline void narrow_run(const A* from, char* to, int6
             std::memcpy(to + k * int64_t(sizeof(S)), &both, sizeof both);
         }
         for (; k < n; ++k) { S s; narrow(from[k], s); write(to + k * int64_t(sizeof(S)), s); }
+    }
+}
+
+// n accumulators as storage elements of half their size, each of them twice. `past`: past the caches; then they are whole vectors, and
+// `to` is aligned to a line.
+template <class S> inline void narrow_run_twice(const float* from, char* to, int64_t n, bool past) {
+    constexpr int64_t v = LANES<float>, item = sizeof(float);
+    auto put = [&](int64_t k) PG_INLINED {
+        const Vec<float> both = narrow_twice<S>(load(from + k));
+        if (past) return stream(reinterpret_cast<float*>(to + k * item), both);
+        ask_to_write(to + k * item);
+        std::memcpy(to + k * item, &both, sizeof both);
+    };
+    int64_t k = 0;
+    for (; k + v <= n; k += v) put(k);
+    if (k < n && n >= v) return put(n - v);  // overlaps its neighbour
+    for (S s; k < n; ++k) {
+        narrow(from[k], s);
+        write(to + k * item, s);
+        write(to + k * item + int64_t(sizeof s), s);
     }
 }
 

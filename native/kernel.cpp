@@ -283,6 +283,10 @@ template <class S> void Box<S>::write_divided(const A* const* in, int found, cha
 
 template <class S> bool Box<S>::spread_into(const A* row, char* to, int64_t rows) {
     const bool woven = plan_.rows == Rows::woven, aligned = to_line(to) == 0;
+    if constexpr (sizeof(S) < sizeof(A)) if (plan_.doubled) {
+        narrow_run_twice<S>(row, to, rows * in_, streaming_ && aligned && rows * in_ % LANES<A> == 0);
+        return true;
+    }
     if (woven) {
         if (sizeof(S) != sizeof(A) || reinterpret_cast<uintptr_t>(to) % sizeof(A)) return false;
         if (!streaming_) { weave_rows<A>(plan_.weave, row, reinterpret_cast<A*>(to), rows); return true; }

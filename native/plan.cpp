@@ -217,6 +217,15 @@ bool sums_images(const Plan& p) {
     return p.channel_source >= packed;
 }
 
+// Whether every cell that the last axis needs becomes two positions of it, side by side.
+bool doubles(const Axis& axis) {
+    const Span need = axis.rows_needed(0, axis.positions);
+    if (axis.positions == 0 || axis.positions != 2 * (need.b - need.a)) return false;
+    for (int64_t i = 0; i < axis.positions; ++i)
+        if (axis.lo[size_t(i)] != need.a + i / 2 || axis.hi[size_t(i)] != axis.lo[size_t(i)] + 1) return false;
+    return true;
+}
+
 void choose_rows(Plan& p, int64_t lanes) {
     const Axis& last = *p.axes.back();
     const int64_t rows = p.axes[p.axes.size() - 2]->rows;
@@ -224,6 +233,7 @@ void choose_rows(Plan& p, int64_t lanes) {
     else if (make_weave(p, lanes)) p.rows = Rows::woven;
     else p.rows = Rows::turned;
     p.spread_late = p.rows != Rows::turned && last.reach[0] <= 1;
+    p.doubled = p.spread_late && p.rows == Rows::woven && p.channels == 1 && size_of(p.dtype) == 2 && doubles(last);
     if (p.rows == Rows::turned) p.batch = std::min(last.is_long() ? TURNED_LONG : TURNED, round_up(std::max<int64_t>(rows, 1), 16));
     if (p.rows == Rows::packed && last.is_long() && p.channels <= 2 * lanes) p.batch = 4;
     while (p.rows == Rows::turned && p.batch > TURNED && p.batch * std::max(last.rows, last.positions) * p.channels > TURNED_ELEMENTS) p.batch /= 2;

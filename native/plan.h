@@ -83,6 +83,7 @@ struct Plan {
     Rows rows = Rows::packed;
     Weave weave;
     bool spread_late = false;                 // no position of the last axis adds anything: it is spread when written
+    bool doubled = false;                     // each cell of a packed row of 16 bits becomes two of the result, and that is all
     bool whole_images = false;                // every axis is summed whole, and images lie packed, one after the other
     bool sliding = false;                     // small windows that slide by one: position i adds the cells from i - lead on that are there
     bool whole_lines = false;                 // of a sliding plan: rows of the result are whole lines, as far apart

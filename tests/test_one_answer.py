@@ -51,6 +51,9 @@ def regular(sizes: tuple[int, ...], window: int | tuple[int, ...], **options: An
 SPLIT = {
     "2x2 s2 NHWC": Split(regular((37, 53), 2), "NHWC", 3, 19),
     "2x2 s2 NCHW": Split(regular((37, 53), 2), "NCHW", 3, 19),
+    "2x2 s2 NCHW, every cell twice": Split(regular((37, 54), 2), "NCHW", 3, 19),
+    "2x2 s2 NCHW, every cell of a short row twice": Split(regular((97, 14), 2), "NCHW", 5, 19),
+    "2x2x2 s2, every cell twice": Split(regular((7, 9, 70), 2, stride=2), "NCDHW", 2, 11),
     "3x3 s2 same NHWC": Split(regular((41, 43), 3, stride=2, padding="same"), "NHWC", 2, 17),
     "3x3 s2 same NCHW": Split(regular((41, 43), 3, stride=2, padding="same"), "NCHW", 5, 7),
     "3x3 s1 same one channel": Split(regular((131, 257), 3, stride=1, padding="same"), "HW", 1, 1),
@@ -301,6 +304,8 @@ STREAMED = {
     "NHWC, three channels": (Split(regular((1021, 1531), 2), "NHWC", 2, 3), np.float32),
     "NCHW, odd rows": (Split(regular((211, 307), 3, stride=2, padding="same"), "NCHW", 12, 11), np.float32),
     "NCHW, 2x2": (Split(regular((512, 515), 2), "NCHW", 4, 9), np.float32),
+    "NCHW, every cell twice": (Split(regular((122, 102), 2), "NCHW", 13, 107), np.float16),
+    "NCHW, every cell twice, whole lines": (Split(regular((62, 128), 2), "NCHW", 41, 55), support.DTYPES[1]),
     "float64": (Split(regular((213, 217), 5, stride=1, padding="same"), "NHWC", 6, 17), np.float64),
     "float16": (Split(regular((233, 241), 3, stride=1, padding="same"), "NHWC", 10, 31), np.float16),
     "bfloat16 NCHW": (Split(regular((233, 241), 2, stride=3, padding="same"), "NCHW", 10, 31), support.DTYPES[1]),

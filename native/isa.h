@@ -5,7 +5,7 @@
 
 namespace poolgrad {
 
-struct Isa { const char* name; int64_t vector_bytes; RunTask run_task; Move move; };
+struct Isa { const char* name; int64_t vector_bytes; RunBoxes run_boxes; Move move; };
 
 // Best first; the last is always the baseline.
 std::vector<Isa> available_isas();

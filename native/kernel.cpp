@@ -343,8 +343,8 @@ template <class S> void run_one(const Plan& plan, const char* source, char* resu
 
 }  // namespace
 
-void run_task(const Plan& plan, const char* source, char* result, int64_t task, char* scratch) {
-    switch (plan.dtype) {
+void run_boxes(const Plan& plan, const char* source, char* result, int64_t begin, int64_t end, char* scratch) {
+    for (int64_t task = begin; task < end; ++task) switch (plan.dtype) {
         case Dtype::float32: run_one<float>(plan, source, result, task, scratch); break;
         case Dtype::float64: run_one<double>(plan, source, result, task, scratch); break;
         case Dtype::float16: run_one<Half>(plan, source, result, task, scratch); break;

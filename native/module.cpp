@@ -179,10 +179,10 @@ constexpr int64_t LEAST_MOVED = 1 << 15;  // bytes written by a part, but that e
 
 struct Moved { const char* from; int64_t read; char* to; int64_t written; bool streaming; int64_t parts; Move move; };
 
-void move_part(const void* context, int64_t part, char*) {
+void move_parts(const void* context, int64_t begin, int64_t end, char*) {
     const Moved& m = *static_cast<const Moved*>(context);
     const int64_t read = m.read / m.parts / 64 * 64, written = m.written / m.parts / 64 * 64;
-    m.move(m.from + part * read, read, m.to + part * written, written, m.streaming);
+    for (int64_t part = begin; part < end; ++part) m.move(m.from + part * read, read, m.to + part * written, written, m.streaming);
 }
 
 // Reads the bytes of `source` once and writes those of `out` once, in `parts` equal parts at most, on `threads` threads.
@@ -195,7 +195,7 @@ void move_arrays(nb::handle source, nb::handle out, bool streaming, int64_t part
     parts = std::max(std::min(parts, threads), std::min<int64_t>(parts, PyArray_NBYTES(dst) / LEAST_MOVED));
     Moved m{PyArray_BYTES(src), PyArray_NBYTES(src), PyArray_BYTES(dst), PyArray_NBYTES(dst), streaming, parts, chosen_isa().move};
     nb::gil_scoped_release release;
-    run_tasks(move_part, &m, parts, threads, 64);
+    run_tasks(move_parts, &m, parts, threads, 64);
 }
 
 int import_numpy() {

@@ -12,11 +12,11 @@ namespace {
 
 std::atomic<size_t> chosen{0};
 
-struct Call { const Plan* plan; const char* source; char* result; RunTask run; };
+struct Call { const Plan* plan; const char* source; char* result; RunBoxes run; };
 
-void run_call_task(const void* context, int64_t task, char* scratch) {
+void run_call(const void* context, int64_t begin, int64_t end, char* scratch) {
     const Call& c = *static_cast<const Call*>(context);
-    c.run(*c.plan, c.source, c.result, task, scratch);
+    c.run(*c.plan, c.source, c.result, begin, end, scratch);
 }
 
 // Every level above must be marked long while runs of blocks can exceed eight.
@@ -84,8 +84,8 @@ void Operation::check(const Axis& axis, int position) const {
 }
 
 void Operation::run(const Plan& plan, const char* source, char* result, int64_t threads) const {
-    const Call call{&plan, source, result, chosen_isa().run_task};
-    run_tasks(run_call_task, &call, plan.tasks, threads, plan.scratch.total);
+    const Call call{&plan, source, result, chosen_isa().run_boxes};
+    run_tasks(run_call, &call, plan.tasks, threads, plan.scratch.total);
 }
 
 std::shared_ptr<const Plan> Operation::plan_for(Dtype dtype, bool accumulate, int64_t threads, const int64_t* source_strides,

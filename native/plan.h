@@ -138,15 +138,15 @@ bool make_weave(Plan& plan, int64_t lanes);
 // finely the work is cut, never the result.
 void finish_plan(Plan& plan, int64_t threads, int64_t vector_bytes);
 
-// One task of a plan; `scratch` holds plan.scratch.total bytes, aligned to a cache line.
-using RunTask = void (*)(const Plan&, const char* source, char* result, int64_t task, char* scratch);
+// Tasks begin ... end-1 of a plan; `scratch` holds plan.scratch.total bytes, aligned to a cache line.
+using RunBoxes = void (*)(const Plan&, const char* source, char* result, int64_t begin, int64_t end, char* scratch);
 
 // Read and write so many bytes and nothing else (floor.h).
 using Move = void (*)(const char* from, int64_t read, char* to, int64_t written, bool streaming);
 
 #define POOLGRAD_KERNELS(isa) \
     namespace isa { \
-    void run_task(const Plan&, const char*, char*, int64_t, char*); \
+    void run_boxes(const Plan&, const char*, char*, int64_t, int64_t, char*); \
     void move(const char*, int64_t, char*, int64_t, bool); \
     }
 POOLGRAD_KERNELS(baseline)

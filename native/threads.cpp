@@ -72,7 +72,7 @@ struct Job {
         for (int64_t task = 0; task < count;) {
             const int64_t run = std::max<int64_t>(1, (count - task) / (4 * threads));
             if (!next.compare_exchange_weak(task, task + run, std::memory_order_relaxed)) continue;
-            for (int64_t k = task; k < task + run; ++k) function(context, k, scratch);
+            function(context, task, task + run, scratch);
         }
     }
 };

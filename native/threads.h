@@ -9,7 +9,8 @@
 
 namespace poolgrad {
 
-using TaskFunction = void (*)(const void* context, int64_t task, char* scratch);
+// Runs tasks begin ... end-1.
+using TaskFunction = void (*)(const void* context, int64_t begin, int64_t end, char* scratch);
 
 // Run tasks 0 ... count-1 on up to `threads` threads, each with `scratch` bytes aligned to a cache line. All memory is
 // had before the first task runs; std::bad_alloc otherwise.

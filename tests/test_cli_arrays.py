@@ -25,8 +25,8 @@ pytest.importorskip("rich")
 
 import poolgrad
 from poolgrad import PoolGradError
+from poolgrad.call import Call
 from poolgrad.cli import main
-from poolgrad.ops import Call
 from poolgrad.volumes import open_source, plan, run, store
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -259,6 +259,25 @@ def test_a_wrong_call_is_wrong_after_a_right_one() -> None:
         poolgrad.avg_pool(X, right)
         with pytest.raises(poolgrad.PoolGradTypeError, match="window"):
             poolgrad.avg_pool(X, wrong)  # type: ignore[arg-type]
+
+
+def test_a_wrong_tuple_is_wrong_after_a_right_one() -> None:
+    """The same of what tuples hold, theirs and those of kinds of tuples."""
+
+    class Sizes(NamedTuple):
+        high: Any
+        wide: Any
+
+    dy = np.ones((2, 2), np.float32)
+    for kind in (Sizes, lambda *sizes: sizes):
+        poolgrad.avg_pool_grad(dy, kind(4, 4), kind(2, 2), layout="HW")
+        with pytest.raises(poolgrad.PoolGradTypeError, match="input_shape"):
+            poolgrad.avg_pool_grad(dy, kind(4.0, 4), kind(2, 2), layout="HW")
+        with pytest.raises(poolgrad.PoolGradTypeError, match="window"):
+            poolgrad.avg_pool_grad(dy, kind(4, 4), kind(2, 2.0), layout="HW")
+        poolgrad.adaptive_avg_pool(dy, kind(1, 1), layout="HW")
+        with pytest.raises(poolgrad.PoolGradTypeError, match="output size"):
+            poolgrad.adaptive_avg_pool(dy, kind(1, True), layout="HW")
 
 
 def test_bfloat16() -> None:

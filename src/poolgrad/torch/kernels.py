@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from ..arrays import check_fits
+from ..call import Array, Call
 from ..dialects.tables import letters
 from ..errors import PoolGradMemoryError, PoolGradTypeError, PoolGradValueError
-from ..ops import KEPT_CALLS, KEPT_ELEMENTS, Array, Call
+from ..ops import KEPT_CALLS, KEPT_ELEMENTS
 from .spec import tables
 
 __all__ = ["DTYPES", "Bound", "Kept", "bound", "check", "is_channels_last"]

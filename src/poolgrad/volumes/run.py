@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import __version__
+from ..call import Call
 from ..errors import PoolGradValueError
 from ..geometry import Pool
-from ..ops import Call
 from .journal import Journal
 from .plan import Plan, needed, plan
 from .store import Box, Place, Source, StoreError, Target, cut

@@ -1,5 +1,6 @@
-// Whole images summed to one cell each, where images lie one after the other and every sum takes a whole axis: columns of a
-// few images are turned in registers, so that the lanes are images, and added where they are.
+// Whole images summed to one cell each, where images lie one after the other and every sum takes a whole axis. Then all rows of
+// all images follow each other: columns of a few rows are turned in registers, so that the lanes are rows, and added where they
+// are. Their sums follow each other in the same way, and so on. The source is read from one end to the other.
 #pragma once
 
 #include "plan.h"
@@ -21,7 +22,7 @@ template <class A> struct Lanes {
 };
 #endif
 
-// Columns that are turned at a time: sixteen bytes of each image.
+// Columns that are turned at a time: sixteen bytes of each row.
 template <class A> constexpr int64_t COLUMNS = 16 / int64_t(sizeof(A));
 
 #if (defined(__GNUC__) && __GNUC__ >= 12) || defined(__clang__)
@@ -38,7 +39,7 @@ PG_INLINE F8 both(const float* p, const float* q) {
 #endif
 }
 
-// to[c] is column c of as many images as there are lanes, `apart` elements apart.
+// to[c] is column c of as many rows as there are lanes, `apart` elements apart.
 PG_INLINE void turn(const float* from, int64_t apart, F8* to) {
     F8 a[4], b[4];
     for (int j = 0; j < 4; ++j) a[j] = both(from + j * apart, from + (j + 4) * apart);
@@ -84,63 +85,95 @@ template <class L> inline L sum_rows(L* rows, int64_t n) {
     return s;
 }
 
-// The sum of N columns, all in registers.
-template <class A, int N> PG_INLINE typename Lanes<A>::type sum_columns(const A* from, int64_t apart) {
+// N cells of each row, no more than a block, all in registers. Where N is less than the columns turned at a time, as many are read as
+// these, with what lies before the cells (BEFORE) or after them.
+template <class A, int N, bool BEFORE = false> PG_INLINE typename Lanes<A>::type sum_cells(const A* from, int64_t apart) {
     constexpr int q = COLUMNS<A>;
     typename Lanes<A>::type columns[q], s;
     for (int i = 0; i < N; i += q) {
-        const int at = i + q <= N ? i : N - q;
+        const int at = i + q > N && (BEFORE || N > q) ? N - q : i;
         turn(from + at, apart, columns);
-        for (int c = i - at; c < q; ++c) s = i + c == 0 ? columns[c] : s + columns[c];
+        for (int c = 0; c < q; ++c) if (at + c >= i && at + c < N) s = at + c == 0 ? columns[c] : s + columns[c];
     }
     return s;
 }
 
-// The images from `from` on, `apart` elements apart, one in each lane: a row of theirs. `rows` has room for each axis's rows and a
-// few more. N: a row has so many cells, no more than a block; 0: any number. Nothing is read at or past `end`.
-template <class A, int N> PG_INLINE typename Lanes<A>::type sum_row(int64_t n, const A* from, int64_t apart, typename Lanes<A>::type* rows, const A* end) {
-    constexpr int64_t q = COLUMNS<A>, lanes = SQUARE<A>;
-    if constexpr (N > 0) return sum_columns<A, N>(from, apart);
-    if (n >= q || from + (lanes - 1) * apart + q <= end) {
-        for (int64_t i = 0; i < n; i += q) turn(from + most(0, least(i, n - q)), apart, rows + most(0, least(i, n - q)));
-    } else {
-        A close[lanes * q] = {};
-        for (int64_t j = 0; j < lanes; ++j) std::memcpy(close + j * q, from + j * apart, size_t(n) * sizeof(A));
-        turn(close, q, rows);
+template <class A> inline typename Lanes<A>::type sum_head(const A* from, int64_t n, int64_t apart) {
+    switch (n) {
+        case 1: return sum_cells<A, 1, true>(from, apart);
+        case 2: return sum_cells<A, 2, true>(from, apart);
+        case 3: return sum_cells<A, 3, true>(from, apart);
+        case 4: return sum_cells<A, 4, true>(from, apart);
+        case 5: return sum_cells<A, 5, true>(from, apart);
+        case 6: return sum_cells<A, 6, true>(from, apart);
+        default: return sum_cells<A, 7, true>(from, apart);
     }
-    return sum_rows(rows, n);
 }
 
-// The same of axes k and after.
-template <class A, int N> inline typename Lanes<A>::type sum_lanes(const Plan& p, int k, const A* from, int64_t apart, typename Lanes<A>::type* rows, const A* end) {
-    const int64_t n = p.axes[size_t(k)]->rows, step = p.steps[size_t(k)].source_stride / int64_t(sizeof(A)), wide = p.axes.back()->rows;
-    if (k + 2 == p.rank()) for (int64_t r = 0; r < n; ++r) rows[r] = sum_row<A, N>(wide, from + r * step, apart, rows + n, end);
-    else for (int64_t r = 0; r < n; ++r) rows[r] = sum_lanes<A, N>(p, k + 1, from + r * step, apart, rows + n, end);
-    return sum_rows(rows, n);
+// Rows longer than a block. `blocks` has room for one sum of each. Of short rows the processor foresees the way through memory by itself.
+template <class A> inline typename Lanes<A>::type sum_blocks(const A* from, int64_t n, typename Lanes<A>::type* blocks) {
+    constexpr int64_t cell = SQUARE<A> * int64_t(sizeof(A)), lines = 2;
+    const int64_t count = n / BLOCK, head = n % BLOCK;
+    const char* next = reinterpret_cast<const char*>(from) + AHEAD_ROWS;
+    const bool far = n * int64_t(sizeof(A)) > lines * LINE;
+    for (int64_t b = 0; b < count; ++b) {
+        if (far) prefetch(next + b * BLOCK * cell, BLOCK * cell);
+        blocks[b] = sum_cells<A, BLOCK>(from + b * BLOCK, n);
+    }
+    if (far) prefetch(next + count * BLOCK * cell, head * cell);
+    const auto whole = sum_rows(blocks, count);
+    return head ? whole + sum_head(from + count * BLOCK, head, n) : whole;
 }
 
-// `count` images, as many as there are lanes at least, into `to`; the last ones may be summed twice.
-template <class A, int N> inline void sum_images(const Plan& p, const char* source, int64_t count, A* to, const char* end, A* scratch) {
+// Rows too short to be read without what comes after them, and nothing after them.
+template <class A> inline typename Lanes<A>::type sum_last_rows(const A* from, int64_t n) {
+    constexpr int64_t q = COLUMNS<A>, lanes = SQUARE<A>;
+    A close[lanes * q] = {};
+    typename Lanes<A>::type columns[q];
+    for (int64_t j = 0; j < lanes; ++j) std::memcpy(close + j * q, from + j * n, size_t(n) * sizeof(A));
+    turn(close, q, columns);
+    return sum_rows(columns, n);
+}
+
+// `count` rows of n cells, a multiple of the lanes, one after the other, into one sum each. N: n, where it is no more than a block; 0:
+// more. Nothing is read at or past `end`.
+template <class A, int N> inline void sum_each(const A* from, int64_t n, int64_t count, A* to, A* scratch, const A* end) {
+    constexpr int64_t lanes = SQUARE<A>, over = N > 0 && N < COLUMNS<A> ? COLUMNS<A> - N : 0;
+    for (int64_t r = 0; r < count; r += lanes, from += lanes * n) {
+        typename Lanes<A>::type s;
+        if (over > 0 && from + lanes * n + over > end) s = sum_last_rows(from, n);
+        else if constexpr (N == 0) s = sum_blocks(from, n, reinterpret_cast<typename Lanes<A>::type*>(scratch));
+        else s = sum_cells<A, N>(from, N);
+        std::memcpy(to + r, &s, sizeof s);
+    }
+}
+
+template <class A> inline void sum_each(const A* from, int64_t n, int64_t count, A* to, A* scratch, const A* end) {
+    switch (n) {
+        case 1: return sum_each<A, 1>(from, n, count, to, scratch, end);
+        case 2: return sum_each<A, 2>(from, n, count, to, scratch, end);
+        case 3: return sum_each<A, 3>(from, n, count, to, scratch, end);
+        case 4: return sum_each<A, 4>(from, n, count, to, scratch, end);
+        case 5: return sum_each<A, 5>(from, n, count, to, scratch, end);
+        case 6: return sum_each<A, 6>(from, n, count, to, scratch, end);
+        case 7: return sum_each<A, 7>(from, n, count, to, scratch, end);
+        case 8: return sum_each<A, 8>(from, n, count, to, scratch, end);
+        default: return sum_each<A, 0>(from, n, count, to, scratch, end);
+    }
+}
+
+// `count` images of axes k and after, as many as there are lanes at least, into `to`; the last ones may be summed twice.
+template <class A> inline void sum_images(const Plan& p, int k, const A* from, int64_t count, A* to, A* scratch, const A* end) {
     constexpr int64_t lanes = SQUARE<A>;
-    auto* rows = reinterpret_cast<typename Lanes<A>::type*>(scratch);
-    const int64_t bytes = lanes * p.channel_source, apart = p.channel_source / int64_t(sizeof(A));
+    const int64_t n = p.axes[size_t(k)]->rows;
+    if (k + 1 == p.rank()) return sum_each(from, n, count, to, scratch, end);
+    int64_t image = n;
+    for (int m = k + 1; m < p.rank(); ++m) image *= p.axes[size_t(m)]->rows;
+    A* rest = scratch + lanes * (n + COLUMNS<A>);
     for (int64_t next = 0; next < count; next += lanes) {
         const int64_t c = least(next, count - lanes);
-        const char* from = source + c * p.channel_source;
-        prefetch(from + AHEAD_SQUARES * bytes, least(bytes, AHEAD));
-        const auto s = sum_lanes<A, N>(p, 0, reinterpret_cast<const A*>(from), apart, rows, reinterpret_cast<const A*>(end));
-        std::memcpy(to + c, &s, sizeof s);
-    }
-}
-
-template <class A> inline void sum_images(const Plan& p, const char* source, int64_t count, A* to, const char* end, A* scratch) {
-    switch (p.axes.back()->rows) {
-        case 4: return sum_images<A, 4>(p, source, count, to, end, scratch);
-        case 5: return sum_images<A, 5>(p, source, count, to, end, scratch);
-        case 6: return sum_images<A, 6>(p, source, count, to, end, scratch);
-        case 7: return sum_images<A, 7>(p, source, count, to, end, scratch);
-        case 8: return sum_images<A, 8>(p, source, count, to, end, scratch);
-        default: return sum_images<A, 0>(p, source, count, to, end, scratch);
+        sum_images(p, k + 1, from + c * image, lanes * n, scratch, rest, end);
+        sum_each<A>(scratch, n, lanes, to + c, rest, rest);
     }
 }
 

@@ -75,7 +75,7 @@ template <class S> void Box<S>::end_gathering(char* target, int64_t bytes) {
 }
 
 template <class S> void Box<S>::run_images(const char* source, char* result) {
-    if constexpr (sizeof(S) == sizeof(A)) sum_images<A>(plan_, source, channels_, spread_, source_ + plan_.source_bytes, row_in_);
+    if constexpr (sizeof(S) == sizeof(A)) sum_images<A>(plan_, 0, reinterpret_cast<const A*>(source), channels_, spread_, row_in_, reinterpret_cast<const A*>(source_ + plan_.source_bytes));
     const A* sums = spread_;
     write_sum<S, A>(result, &sums, 1, channels_, plan_.divisor, streaming_);
 }

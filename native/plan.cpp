@@ -214,7 +214,7 @@ bool sums_images(const Plan& p) {
         if (a.positions != 1 || a.rows < 1 || a.base != 0 || a.lo[0] != 0 || a.hi[0] != a.rows || (a.rows > 1 && p.steps[k].source_stride != packed)) return false;
         packed *= a.rows;
     }
-    return p.channel_source >= packed;
+    return p.channel_source == packed;
 }
 
 // Whether every cell that the last axis needs becomes two positions of it, side by side.
@@ -283,9 +283,12 @@ int64_t lay_out(Plan& p) {
     for (int k = 1; k < K - 1; ++k) p.scratch.level[k] = take(rows[size_t(k)] * block[size_t(k) + 1]);
     p.scratch.slid = take(p.sliding ? (SLIDING + 1) * p.pitch : 0);
     const bool turned = p.rows == Rows::turned;
-    int64_t images = 0;
-    for (const Axis* axis : p.axes) images += p.whole_images ? axis->rows + 8 : 0;
-    p.scratch.row_in = take((p.sliding ? p.pitch + SLIDING * p.box_channels : 0) + (p.whole_images ? images * 8 : p.batch * (turned ? std::max(turned_chunk(p.box_channels) * p.box_channels, block[size_t(K - 1)]) : round_up(in, 8))));
+    int64_t images = 0, longest = 0;
+    for (const Axis* axis : p.axes) {
+        images += axis->rows + 8;
+        longest = std::max(longest, axis->rows);
+    }
+    p.scratch.row_in = take((p.sliding ? p.pitch + SLIDING * p.box_channels : 0) + (p.whole_images ? images * 8 + longest : p.batch * (turned ? std::max(turned_chunk(p.box_channels) * p.box_channels, block[size_t(K - 1)]) : round_up(in, 8))));
     p.scratch.turned_in = take(turned ? round_up(in, 8) * p.batch : 0);
     p.scratch.turned_out = take(turned ? round_up(out, 8) * p.batch : 0);
     const int64_t emitted = p.run_rows * round_up(p.spread_late ? std::max(in, out) : out, line);

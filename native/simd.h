@@ -142,6 +142,7 @@ inline int64_t to_line(const void* p) { return int64_t((0 - reinterpret_cast<uin
 
 constexpr int64_t AHEAD = 4096;      // bytes that a run is asked for ahead of its use
 constexpr int64_t AHEAD_WRITTEN = 8192;  // bytes of a result that are asked for ahead, where the caches keep it
+constexpr int64_t AHEAD_ROWS = 8192;     // bytes that rows of packed images are asked for ahead
 constexpr int64_t AHEAD_SQUARES = 8;  // squares that are asked for ahead, where images are turned
 
 // Ask for memory that will be read soon; never faults, never waits. (Always inlined: a call of a function that only asks may be left out.)

@@ -14,6 +14,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import support
+from dask._task_spec import DataNode
 from dask.delayed import delayed
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,8 +32,18 @@ def cut(rng: np.random.Generator, size: int) -> tuple[int, ...]:
     return tuple(int(n) for n in np.diff([0, *edges, size]))
 
 
+def same(block: support.Array) -> support.Array:
+    return block
+
+
 def chunked(rng: np.random.Generator, array: support.Array) -> Any:
-    return da.from_array(array, chunks=tuple(cut(rng, n) for n in array.shape))
+    """A Dask array of arrays that are there already, or of tasks that make them."""
+    given = da.from_array(array, chunks=tuple(cut(rng, n) for n in array.shape))
+    return given if rng.integers(2) else made_by_tasks(given)
+
+
+def made_by_tasks(array: Any) -> Any:
+    return array.map_blocks(same, dtype=array.dtype, meta=array._meta)
 
 
 @st.composite
@@ -70,15 +81,16 @@ def assert_exact(result: Any, source: Any) -> None:
     """The pieces of every result chunk tile exactly what it needs, all but the first in cuts of their own."""
     graph = result.dask.layers[result.name]
     for task in graph.values():
-        job, made, _, boxes = task.args[:4]
+        job, made, _, told, boxes, *pieces = task.args
         need = (job.pool.inputs_for if job.forwards else job.pool.cells_for)([slice(*span) for span in made])
+        assert told == tuple((part.start, part.stop) for part in need)
         times = np.zeros([part.stop - part.start for part in need], dtype=int)
         for box in boxes:
             inside = [(max(a, part.start), min(b, part.stop)) for (a, b), part in zip(box, need, strict=True)]
             assert all(a < b for a, b in inside), "a piece of which nothing is needed"
             times[tuple(slice(a - part.start, b - part.start) for (a, b), part in zip(inside, need, strict=True))] += 1
         assert (times == 1).all()
-        assert {ref.key for ref in task.args[4:]} <= {*source.dask, *result.dask}
+        assert {piece.key for piece in pieces if not isinstance(piece, np.ndarray)} <= {*source.dask, *result.dask}
 
 
 X = np.random.default_rng(5).standard_normal((3, 22, 29, 2)).astype(np.float32)
@@ -101,9 +113,11 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("scheduler", ["sync", "threads"])
-def test_every_function(name: str, scheduler: str) -> None:
+@pytest.mark.parametrize("given", [True, False])
+def test_every_function(name: str, scheduler: str, given: bool) -> None:
     function, array = FUNCTIONS[name]
-    lazy = function(da.from_array(array, chunks=CHUNKS))
+    source = da.from_array(array, chunks=CHUNKS)
+    lazy = function(source if given else made_by_tasks(source))
     assert isinstance(lazy, da.Array)
     want = function(array)
     assert (lazy.shape, lazy.dtype) == (want.shape, want.dtype)
@@ -164,6 +178,22 @@ def test_cuts_survive_optimisation() -> None:
         neighbours = sum((i > 0) + (i + 1 < n) for i, n in zip(at, dx.numblocks, strict=True))
         assert len(needs) == 1 + neighbours
         assert len(needs - cuts) == 1
+
+
+def test_of_arrays_that_are_there_each_result_chunk_is_one_task() -> None:
+    """Cuts are views, made with the graph; Dask renames no task, which would cost it another."""
+    array = np.random.default_rng(8).random((40, 50, 60), dtype=np.float32)
+    source = da.from_array(array, chunks=(10, 25, 20))
+    pool = Pool(tuple(Axis.regular(n, 3, stride=1, padding="same") for n in array.shape))
+    for lazy in (source, made_by_tasks(source).persist(scheduler="sync")):
+        dx = poolgrad.gradient(pool, lazy, layout="DHW")
+        (better,) = dask.optimize(dx)
+        tasks = [task for task in dict(better.dask).values() if not isinstance(task, DataNode)]
+        assert len(tasks) == dx.npartitions
+        held = dict(lazy.dask)
+        for piece in itertools.chain(*(task.args[6:] for task in tasks)):
+            assert any(np.shares_memory(piece, chunk) for chunk in held.values())
+        support.assert_same_bits(dx.compute(scheduler="sync"), poolgrad.gradient(pool, array, layout="DHW"))
 
 
 def test_small_cuts_survive_optimisation() -> None:

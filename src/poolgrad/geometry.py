@@ -325,6 +325,10 @@ class Pool:
         """Engine calls that make the gradient over `region` from exactly the cells `cells_for(region)`."""
         return self._pieces(region, self.input_size, forward=False)
 
+    def check_region(self, region: Region, *, forwards: bool) -> None:
+        """Refuse what is no region of the output cells, or of the inputs."""
+        self._boxes(region, self.output_size if forwards else self.input_size)
+
     def _boxes(self, region: Region, sizes: tuple[int, ...]) -> list[tuple[Axis, slice]]:
         if not isinstance(region, Sequence) or not all(part is None or _plain(part) for part in region):
             raise PoolGradTypeError(f"region must be a sequence of slices (or None for a whole axis), got {region!r}")

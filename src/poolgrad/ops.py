@@ -366,7 +366,7 @@ def _pool_call(pool: Pool, source: Array, layout: str | None, region: Region | N
     shape = _shape_of(name, source)
     layout = default_layout(len(shape)) if layout is None else layout
     if region is not None:
-        (pool.inputs_for if forwards else pool.cells_for)(region)
+        pool.check_region(region, forwards=forwards)
     bounds = None if region is None else tuple((r.start, r.stop, r.step) if r else None for r in region)
 
     def make() -> Call:

@@ -20,7 +20,7 @@ from ..geometry import Pool
 from ..layout import spatial_positions
 from .cuts import cut_axes
 from .graph import Graph
-from .tasks import Job
+from .tasks import job_for
 
 __all__ = ["lazily", "shape_of"]
 
@@ -55,4 +55,4 @@ def lazily(source: Any, pool: Pool, layout: str, region: Sequence[slice] | None,
     Every task keeps to one thread unless told otherwise: Dask runs as many tasks as there are cores.
     """
     axes = cut_axes(pool, source.chunks, source.dtype.itemsize, spatial_positions(layout, source.ndim), region, forwards)
-    return Graph(source, Job(pool, layout, forwards, source.dtype.name, threads or 1), axes).array()
+    return Graph(source, job_for(pool, layout, forwards, source.dtype.name, threads or 1), axes).array()

@@ -6,42 +6,62 @@ what lies beyond *it* along the axes before: in three dimensions a chunk talks t
 each cell still travels once. A cut that is handed on in this way is landed at home first: what a worker has made itself it
 keeps for all who need it, what it has fetched for one task it forgets.
 
+Where the source's chunks are arrays in this process already, the cuts are views of them, made with the graph: one task for each
+result chunk, and nothing else to run.
+
 What one result chunk needs from elsewhere may not exceed `poolgrad.gather-limit` of Dask's configuration (1 GiB): beyond that
 the call is refused.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import product
 from math import prod
 from typing import Any
 
+import numpy as np
 from dask import config
 from dask._task_spec import Task, TaskRef
 from dask.array.core import Array
 from dask.base import tokenize
-from dask.highlevelgraph import HighLevelGraph
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.utils import format_bytes, parse_bytes
 
 from ..errors import PoolGradMemoryError, PoolGradValueError
 from .cuts import Box, Cuts, meet, volume
-from .tasks import Job, halo, landing, pooled
+from .tasks import Job, halo, landing, pooled, view
 
 __all__ = ["Graph", "Halo"]
 
 Key = tuple[Any, ...]
 Place = tuple[int, ...]
-Held = tuple[Key, Box]
+Held = tuple[Any, Box]  # a key or an array, and where it lies
 
 
-class Halo(Task):  # type: ignore[misc]  # Dask is not typed here
-    """A cut of a source chunk. Fused with its consumer it would move the whole chunk there, so it is never fused."""
+class Apart(Task):  # type: ignore[misc]  # Dask is not typed here
+    """A task that Dask does not fuse with those around it."""
 
     __slots__ = ()
 
     @property
     def block_fusion(self) -> bool:
         return True
+
+
+class Halo(Apart):
+    """A cut of a source chunk: fused with its consumer it would move the whole chunk there."""
+
+    __slots__ = ()
+
+
+def _given(source: Any) -> Mapping[Key, Any] | None:
+    """The chunks of a Dask array, if they are arrays and not tasks that make them."""
+    layer = source.dask.layers.get(source.name)
+    if not isinstance(layer, MaterializedLayer):
+        return None
+    chunks = dict(layer)
+    return chunks if all(isinstance(chunk, np.ndarray) for chunk in chunks.values()) else None
 
 
 def _gather_limit() -> int:
@@ -52,14 +72,22 @@ def _gather_limit() -> int:
         raise PoolGradValueError(f"poolgrad.gather-limit must be a size such as '1 GiB', got {said!r}") from None
 
 
+def _is_little(part: Box, chunk: Box) -> bool:
+    """Whether so little of a chunk is needed that it had better not be moved whole."""
+    return 2 * volume(part) < volume(chunk)
+
+
 class Graph:
     """One task for every result chunk, and one for every cut that travels."""
 
     def __init__(self, source: Any, job: Job, axes: list[Cuts]):
         self.source, self.job, self.axes, self.spatial = source, job, axes, job.spatial
-        token = tokenize(source.name, job.__reduce__()[1], [cuts.made for cuts in axes])
+        token = tokenize(source.name, job.token, [cuts.made for cuts in axes])
         self.result = f"poolgrad-{'forward' if job.forwards else 'gradient'}-{token}"
         self.cut = f"poolgrad-halo-{token}"
+        self.given = _given(source)
+        # Fused with the array it is made of, a task would get another name, and Dask would run a second one for the first name.
+        self.kind = Task if self.given is None else Apart
         self.halos: dict[Key, Task] = {}
         self.limit = _gather_limit()
 
@@ -82,15 +110,32 @@ class Graph:
         home = list(at)
         for (cuts, i), p in zip(here, self.spatial, strict=True):
             home[p] = cuts.home[i]
-        pieces = self._pieces(tuple(home), need, len(self.axes)) if volume(need) else []
+        pieces = self._own_and_beyond(tuple(home), need) if volume(need) else []
         if pieces:
             own = tuple(map(meet, need, pieces[0][1]))
             self._check_gather(home, volume(need) - volume(own), len(pieces) - 1)
-            if 2 * volume(own) < volume(pieces[0][1]):  # a chunk of which little is needed had better not be moved whole
+            if _is_little(own, pieces[0][1]):
                 pieces[0] = self._cut((self.cut, -1, 0, *at), own, pieces[:1])
-        boxes = tuple(box for _, box in pieces)
-        made = tuple(cuts.made[i] for cuts, i in here)
-        return Task((self.result, *at), pooled, self.job, made, shape, boxes, *(TaskRef(key) for key, _ in pieces))
+        made, boxes = tuple(cuts.made[i] for cuts, i in here), tuple(box for _, box in pieces)
+        arrays = (TaskRef(held) if isinstance(held, tuple) else held for held, _ in pieces)
+        return self.kind((self.result, *at), pooled, self.job, made, shape, need, boxes, *arrays)
+
+    def _own_and_beyond(self, home: Place, need: Box) -> list[Held]:
+        """What holds `need` between them, the home chunk first."""
+        if self.given is None:
+            return self._pieces(home, need, len(self.axes))
+        pieces: list[Held] = []
+        for places in product(*(cuts.chunks(span) for cuts, span in zip(self.axes, need, strict=True))):
+            at, chunk = list(home), tuple(cuts.chunk(s) for cuts, s in zip(self.axes, places, strict=True))
+            for p, s in zip(self.spatial, places, strict=True):
+                at[p] = s
+            key, part = (self.source.name, *at), tuple(map(meet, need, chunk))
+            cut = view(self.given[key], self.spatial, chunk, part), part
+            if tuple(at) != home:
+                pieces.append(cut)
+            else:
+                pieces.insert(0, cut if _is_little(part, chunk) else (key, chunk))
+        return pieces
 
     def _pieces(self, at: Place, box: Box, axes: int) -> list[Held]:
         """What holds `box` between them: the source chunk `at`, and what lies beyond it along the first `axes` axes."""

@@ -11,12 +11,13 @@ from __future__ import annotations
 import sys
 import threading
 import zlib
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from dask.base import tokenize
 from dask.utils import format_bytes
 
 from .. import ops
@@ -27,7 +28,7 @@ from ..layout import placed, spatial_positions
 from ..tables import Ints, Table
 from .cuts import Box, Span, length, meet, volume
 
-__all__ = ["Job", "halo", "landing", "pooled"]
+__all__ = ["Job", "halo", "job_for", "landing", "pooled", "view"]
 
 Array = npt.NDArray[Any]
 Column = tuple[str, bytes]
@@ -50,6 +51,16 @@ class Job:
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpacked, self._state
 
+    @cached_property
+    def token(self) -> str:
+        return str(tokenize(self._state))
+
+
+@lru_cache(maxsize=64)
+def job_for(pool: Pool, layout: str, forwards: bool, dtype: str, threads: int) -> Job:
+    """The job of these; packed once."""
+    return Job(pool, layout, forwards, dtype, threads)
+
 
 def _packed(column: Ints) -> Column:
     """Differences in the smallest type that holds them; those of a regular table are nearly all alike."""
@@ -64,7 +75,7 @@ def _unpacked(axes: tuple[Any, ...], divisor: int | None, layout: str, forwards:
     for size, step, *columns in axes:
         start, stop, count = (np.cumsum(np.frombuffer(zlib.decompress(data), kind), dtype=np.int64) for kind, data in columns)
         made.append(Axis(size, start, stop, count, step, allow_empty=True))
-    return Job(Pool(tuple(made), divisor), layout, forwards, dtype, threads)
+    return job_for(Pool(tuple(made), divisor), layout, forwards, dtype, threads)
 
 
 def halo(job: Job, box: Box, boxes: tuple[Box, ...], *arrays: Array) -> Array:
@@ -79,8 +90,8 @@ def landing(part: Array, home: Array) -> Array:
     return part
 
 
-def pooled(job: Job, made: Box, shape: tuple[int, ...], boxes: tuple[Box, ...], *arrays: Array) -> Array:
-    """The result over `made` from `arrays`, which lie at `boxes`; the first of them is the home chunk."""
+def pooled(job: Job, made: Box, shape: tuple[int, ...], need: Box, boxes: tuple[Box, ...], *arrays: Array) -> Array:
+    """The result over `made`, made of `need`, from `arrays`, which lie at `boxes`; the first of them is the home chunk."""
     _check(job, boxes, arrays)
     dtype = np.dtype(job.dtype)
     _check_memory(shape, dtype, arrays)
@@ -88,19 +99,22 @@ def pooled(job: Job, made: Box, shape: tuple[int, ...], boxes: tuple[Box, ...], 
         boxes, arrays = (((0, 0),) * len(made),), (np.empty(placed(shape, job.spatial, (0,) * len(made)), dtype),)
     rims = _rims(job, made, boxes[0]) if len(arrays) > 1 else None
     if rims is None:
-        return _exactly(job, made, boxes, arrays)
+        return _exactly(job, made, need, boxes, arrays)
     result = _from_home(job, made, shape, boxes[0], arrays[0])
     for rim in rims:
-        place = _view(result, job.spatial, made, rim)
-        place[...] = _exactly(job, rim, boxes, arrays, _scratch("made", place.shape, dtype))
+        place = view(result, job.spatial, made, rim)
+        needed = (job.pool.inputs_for if job.forwards else job.pool.cells_for)([slice(*span) for span in rim])
+        near = tuple((part.start, part.stop) for part in needed)
+        place[...] = _exactly(job, rim, near, boxes, arrays, _scratch("made", place.shape, dtype))
     return result
 
 
-def _exactly(job: Job, made: Box, boxes: tuple[Box, ...], arrays: tuple[Array, ...], out: Array | None = None) -> Array:
+def _exactly(
+    job: Job, made: Box, need: Box, boxes: tuple[Box, ...], arrays: tuple[Array, ...], out: Array | None = None
+) -> Array:
     """The result over `made`, from just the cells it needs."""
-    run, needs = (ops.forward, job.pool.inputs_for) if job.forwards else (ops.gradient, job.pool.cells_for)
-    region = [slice(*span) for span in made]
-    source = _gathered(job.spatial, tuple((part.start, part.stop) for part in needs(region)), boxes, arrays)
+    run, region = ops.forward if job.forwards else ops.gradient, [slice(*span) for span in made]
+    source = _gathered(job.spatial, need, boxes, arrays)
     return run(job.pool, source, layout=job.layout, region=region, out=out, num_threads=job.threads)
 
 
@@ -125,7 +139,7 @@ def _from_home(job: Job, made: Box, shape: tuple[int, ...], home: Box, array: Ar
     region = [slice(*span) for span in made]
     ((_, _, sums),) = job.pool.forward_pieces(region) if job.forwards else job.pool.gradient_pieces(region)
     own = tuple(meet(span, (table.base, table.base + table.rows)) for span, table in zip(home, sums.tables, strict=True))
-    array = _view(array, job.spatial, home, own)
+    array = view(array, job.spatial, home, own)
     sums = sums._replace(tables=tuple(_clipped(table, span, job.forwards) for table, span in zip(sums.tables, own, strict=True)))
     if hasattr(engine(), "operation"):
         done: Array = engine().operation(sums, job.spatial, array.shape, shape).run(array, None, False, job.threads)
@@ -145,11 +159,11 @@ def _gathered(spatial: tuple[int, ...], box: Box, boxes: tuple[Box, ...], arrays
     parts = [tuple(map(meet, box, held)) for held in boxes]
     if box in parts:
         holder = parts.index(box)
-        return _view(arrays[holder], spatial, boxes[holder], box)
+        return view(arrays[holder], spatial, boxes[holder], box)
     whole = _scratch("gathered", placed(arrays[0].shape, spatial, tuple(map(length, box))), arrays[0].dtype)
     for array, held, part in zip(arrays, boxes, parts, strict=True):
         if volume(part):
-            _view(whole, spatial, box, part)[...] = _view(array, spatial, held, part)
+            view(whole, spatial, box, part)[...] = view(array, spatial, held, part)
     return whole
 
 
@@ -164,7 +178,7 @@ def _scratch(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return kept[:size].view(dtype).reshape(shape)
 
 
-def _view(array: Array, spatial: tuple[int, ...], held: Box, box: Box) -> Array:
+def view(array: Array, spatial: tuple[int, ...], held: Box, box: Box) -> Array:
     """The part `box` of an array that lies at `held`."""
     index = [slice(None)] * array.ndim
     for p, (origin, _), (a, b) in zip(spatial, held, box, strict=True):

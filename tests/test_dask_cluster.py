@@ -17,7 +17,7 @@ from distributed import Client, LocalCluster, wait
 
 import poolgrad
 from poolgrad import Axis, Pool, PoolGradMemoryError
-from poolgrad.bench.dask import Case, blocks, by_parts, exact_halo, fetched, forget_transfers
+from poolgrad.bench.dask import Bare, Case, blocks, exact_halo, fetched, forget_transfers, handed_on
 from poolgrad.dask.locality import StayHome
 
 WAIT = 300
@@ -86,13 +86,21 @@ def test_only_the_halo_travels(client: Client, name: str) -> None:
     support.assert_same_bits(client.compute(result).result(timeout=WAIT), run(pool, source, layout="DHW"))
 
 
-def test_the_calls_of_a_graph_without_dask() -> None:
-    case = Case("", 3, 1, False, (2, 3, 2), (5, 7, 6))
-    lazy = case.run(case.source())
-    made, whole = by_parts(lazy, keep=True)(), lazy.compute(scheduler="sync")
-    assert {key[0] for key in made} == {lazy.name}, "parts are let go of"
-    for at, box in blocks(lazy):
-        support.assert_same_bits(made[(lazy.name, *at)], whole[tuple(slice(*span) for span in box)])
+@pytest.mark.parametrize("forwards", [True, False])
+def test_the_ways_of_the_benchmark_make_the_same(forwards: bool) -> None:
+    case = Case("", 3, 1, forwards, (2, 3, 2), (5, 7, 6))
+    source = case.source()
+    lazy = case.run(source)
+    whole, bare = lazy.compute(scheduler="sync"), Bare(case, source, 1)
+    beginnings = [whole[tuple(slice(a, a + 1) for a, _ in box)] for _, box in blocks(lazy)]
+    handed = handed_on(lazy, 2).dask
+    ways = bare.all_in_place(), bare.all_from_chunks(), [handed[(lazy.name, *at)] for at, _ in blocks(lazy)]
+    for made in ways:
+        for got, want in zip(made, beginnings, strict=True):
+            support.assert_same_bits(got, want)
+    for region, need, parts in bare.wanted:
+        made = case.run(bare.gathered(need, parts), region=region)
+        support.assert_same_bits(made, whole[tuple(region)])
 
 
 def slowly(block: Any) -> Any:

@@ -1,11 +1,12 @@
 """What Dask adds to the bare calls, and what travels between its workers: `python -m poolgrad.bench.dask`.
 
-Overhead: the same result chunks of 64 MiB in several ways, each on one thread, in turn, for several rounds. *Bare* calls in a
-loop find all they need, halo included, in one contiguous array each. *Parts* is the loop over what Dask has to work with: the
-calls of the graph's tasks, one after the other, from the chunks as they lie, and nothing else. Then Dask's threaded scheduler,
-and a `dask.distributed` worker process. What one way takes more than another is the median of the rounds' quotients: memory has
-quicker and slower seconds. All ways keep their results (every chunk in fresh memory), or all hand each chunk on and let it go
-(memory is used again). *Hollow* is the floor under the worker process: the same graph, every task of which does nothing.
+Overhead: the same result chunks of 64 MiB in several ways, all cores each, in turn, for several rounds. *In place*: a loop of
+bare calls, each on an array of its own that holds all it needs, halo included, before the clock starts. *Bare*: the loop of bare
+calls on what Dask has to work with, the chunks: where a call needs more than one, its cells are put together first, in memory
+that is used again. Then Dask's threaded scheduler, and a `dask.distributed` worker process. What one way takes more than another
+is the median of the rounds' quotients: memory has quicker and slower seconds. Every way hands each result on as soon as it is
+made, as a store would, and its memory is used again. *Hollow* is the floor under the worker process: the same graph, every task
+of which does nothing.
 
 Halo: chunks spread over worker processes, the bytes that these fetched from each other beside the bytes they could not do
 without.
@@ -17,6 +18,7 @@ import argparse
 import gc
 import itertools
 import json
+import os
 import platform
 import sys
 import time
@@ -31,17 +33,20 @@ import dask.array as da
 import distributed
 import numpy as np
 from dask._task_spec import Task, TaskRef
+from dask.callbacks import Callback
 from dask.highlevelgraph import HighLevelGraph
-from distributed import Client, LocalCluster, wait
+from distributed import Client, LocalCluster, as_completed, futures_of, wait
 
 from .. import Axis, Pool, __version__, forward, gradient
-from ..dask.cuts import Box, meet, volume
+from ..dask.cuts import Box, length, meet, volume
 from ..dask.locality import StayHome
+from ..dask.tasks import view
 from .report import processor
 
 __all__ = ["exact_halo", "fetched", "forget_transfers", "main"]
 
-LAYOUT = "DHW"
+LAYOUT, SPATIAL = "DHW", (0, 1, 2)
+WARM = 3  # rounds
 
 
 class Case(NamedTuple):
@@ -119,92 +124,87 @@ def _emptied(key: Any, task: Any, graph: dict[Any, Any]) -> Any:
     return type(task)(("hollow-" + key[0], *key[1:]), nothing, *refs)
 
 
-def in_order(lazy: Any) -> list[tuple[Any, Any]]:
-    """The tasks of poolgrad in a Dask array, each after those it depends on."""
-    graph, steps = dict(lazy.dask), dict[Any, Any]()
+class Bare:
+    """The result chunks of a Dask array whose chunks are at hand, each by a bare call."""
 
-    def visit(key: Any) -> None:
-        if key not in steps and isinstance(graph[key], Task):
-            for needed in graph[key].dependencies:
-                visit(needed)
-            steps[key] = graph[key]
+    def __init__(self, case: Case, source: Any, threads: int):
+        self.case, self.threads, pool = case, threads, case.pool()
+        chunks, keys = dict(source.dask), [((source.name, *at), box) for at, box in blocks(source)]
+        held = [(chunks[key], box) for key, box in keys]
+        self.wanted: list[tuple[list[slice], Box, list[tuple[Any, Box]]]] = []
+        for _, made in blocks(case.run(source)):
+            region = [slice(*span) for span in made]
+            needed = (pool.inputs_for if case.forwards else pool.cells_for)(region)
+            need = tuple((part.start, part.stop) for part in needed)
+            shared = ((array, box, tuple(map(meet, need, box))) for array, box in held)
+            parts = [(view(array, SPATIAL, box, part), part) for array, box, part in shared if volume(part)]
+            self.wanted.append((region, need, parts))
+        self.room = np.ones(max(volume(need) for _, need, _ in self.wanted), np.float32)
+        self.in_place = [np.array(self.gathered(need, parts)) for _, need, parts in self.wanted]
 
-    for key, _ in blocks(lazy):
-        visit((lazy.name, *key))
-    return list(steps.items())
+    def gathered(self, need: Box, parts: list[tuple[Any, Box]]) -> Any:
+        if len(parts) == 1:
+            return parts[0][0]
+        whole = self.room[: volume(need)].reshape([length(span) for span in need])
+        for array, part in parts:
+            view(whole, SPATIAL, need, part)[...] = array
+        return whole
+
+    def all_in_place(self) -> list[Any]:
+        return [self.made(region, source) for (region, _, _), source in zip(self.wanted, self.in_place, strict=True)]
+
+    def all_from_chunks(self) -> list[Any]:
+        return [self.made(region, self.gathered(need, parts)) for region, need, parts in self.wanted]
+
+    def made(self, region: list[slice], source: Any) -> Any:
+        return first(self.case.run(source, region=region, num_threads=self.threads))
 
 
-def by_parts(lazy: Any, *, keep: bool) -> Callable[[], Any]:
-    """A loop over the calls of a graph, which lets go of every part after its last use."""
-    steps = in_order(lazy)
-    given = {key: value for key, value in lazy.dask.items() if not isinstance(value, Task)}
-    last = {needed: key for key, task in steps for needed in task.dependencies}
-    gone: dict[Any, list[Any]] = {}
-    for needed, key in last.items():
-        gone.setdefault(key, []).append(needed)
+def handed_on(array: Any, threads: int) -> Any:
+    """A Dask array by the threaded scheduler, which lets go of every result chunk as soon as it is made."""
 
-    def loop() -> Any:
-        values = dict(given)
-        for key, task in steps:
-            made = task(values)
-            values[key] = made if keep or key[0] != lazy.name else first(made)
-            del made
-            for needed in gone.get(key, ()):
-                del values[needed]
-        return values
+    def done(key: Any, made: Any, graph: Any, state: Any, worker: Any) -> None:
+        if key[0] == array.name:
+            state["cache"][key] = first(made)
 
-    return loop
+    with Callback(posttask=done):
+        return array.persist(scheduler="threads", num_workers=threads)
 
 
-def overhead(case: Case, client: Client, rounds: int, *, keep: bool) -> dict[str, Any]:
+def handed_on_there(client: Client, array: Any) -> None:
+    """The same on a cluster."""
+    futures = futures_of(client.persist(array))
+    for future in as_completed(futures):
+        future.release()
+
+
+def overhead(case: Case, client: Client, rounds: int, threads: int) -> dict[str, Any]:
     """Milliseconds per result chunk of every way."""
     here, there = case.source(), client.persist(case.source(client))
     wait(there)
-    pool, lazy = case.pool(), case.run(here)
-    needed = pool.inputs_for if case.forwards else pool.cells_for
-    whole = here.compute(scheduler="threads")
-    boxes = [[slice(*span) for span in box] for _, box in blocks(lazy)]
-    parts = [(box, np.ascontiguousarray(whole[needed(box)])) for box in boxes]
-    del whole
-
-    def lazily(source: Any) -> Any:
-        result = case.run(source)
-        return result if keep else result.map_blocks(first, dtype=result.dtype, meta=result._meta)
-
-    def bare() -> Any:
-        results = (case.run(part, region=box, num_threads=1) for box, part in parts)
-        return list(results if keep else map(first, results))
-
-    def threaded() -> Any:
-        return lazily(here).persist(scheduler="threads", num_workers=1)
-
-    def remote() -> Any:
-        return _waited(client.persist(lazily(there)))
-
-    def floor() -> Any:
-        return _waited(client.persist(hollow(case.run(there))))
-
-    ways = {"bare": bare, "parts": by_parts(lazy, keep=keep), "threads": threaded, "distributed": remote, "hollow": floor}
-    times = _timed(ways, rounds)
+    bare = Bare(case, here, threads)
+    ways = {
+        "in place": bare.all_in_place,
+        "bare": bare.all_from_chunks,
+        "threads": lambda: handed_on(case.run(here), threads),
+        "distributed": lambda: handed_on_there(client, case.run(there)),
+        "hollow": lambda: handed_on_there(client, hollow(case.run(there))),
+    }
+    times, chunks = _timed(ways, rounds), len(bare.wanted)
     return {
         "case": case.title,
-        "chunks": len(boxes),
-        "tasks": sum(name.startswith("poolgrad-") for name, *_ in lazy.dask) / len(boxes),
-        "ms": {name: float(1e3 * np.median(row)) / len(boxes) for name, row in times.items()},
+        "chunks": chunks,
+        "tasks": sum(name.startswith("poolgrad-") for name, *_ in case.run(there).dask) / chunks,
+        "ms": {name: float(1e3 * np.median(row)) / chunks for name, row in times.items()},
         "times bare": {name: float(np.median(row / times["bare"])) for name, row in times.items()},
-        "times parts": {name: float(np.median(row / times["parts"])) for name, row in times.items()},
+        "times in place": {name: float(np.median(row / times["in place"])) for name, row in times.items()},
     }
 
 
-def _waited(array: Any) -> Any:
-    wait(array)
-    return array
-
-
 def _timed(ways: dict[str, Callable[[], Any]], rounds: int) -> dict[str, Any]:
-    """The seconds of each way in every round but the first, which warms up."""
+    """The seconds of each way in every round but the first few, which warm up."""
     times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(rounds + 1):
+    for _ in range(rounds + WARM):
         for name, way in ways.items():
             gc.collect()
             begin = time.perf_counter()
@@ -212,7 +212,7 @@ def _timed(ways: dict[str, Callable[[], Any]], rounds: int) -> dict[str, Any]:
             times[name].append(time.perf_counter() - begin)
             del kept
             time.sleep(0.2)  # for the workers to let go of their results
-    return {name: np.array(row[1:]) for name, row in times.items()}
+    return {name: np.array(row[WARM:]) for name, row in times.items()}
 
 
 def blocks(array: Any) -> Iterator[tuple[tuple[int, ...], Box]]:
@@ -263,20 +263,18 @@ def halo(case: Case, workers: int) -> dict[str, Any]:
     return done
 
 
-def text(timed: dict[str, list[dict[str, Any]]], moved: list[dict[str, Any]], workers: int) -> str:
-    """All tables, as Markdown."""
-    lines = []
-    for name, rows in timed.items():
-        over = ["over bare", "over parts"]
-        heads = ["bare", "parts", "threads", *over, "distributed", *over, "tasks", "hollow"]
-        lines += [f"| {name}, ms per chunk | {' | '.join(heads)} |", "|---|" + "--:|" * len(heads)]
-        for row in rows:
-            shown = [f"{row['ms'][way]:.1f}" for way in ("bare", "parts")]
-            for way in ("threads", "distributed"):
-                more = [row["times bare"][way], row["times parts"][way]]
-                shown += [f"{row['ms'][way]:.1f}", *(f"{100 * (times - 1):+.0f}%" for times in more)]
-            lines.append(f"| {row['case']} | {' | '.join(shown)} | {row['tasks']:.2f} | {row['ms']['hollow']:.1f} |")
-        lines += [""]
+def text(timed: list[dict[str, Any]], moved: list[dict[str, Any]], workers: int) -> str:
+    """Both tables, as Markdown."""
+    over = ["over bare", "over in place"]
+    heads = ["in place", "bare", "threads", *over, "distributed", *over, "its tasks", "hollow"]
+    lines = [f"| ms per chunk | {' | '.join(heads)} |", "|---|" + "--:|" * len(heads)]
+    for row in timed:
+        shown = [f"{row['ms'][way]:.1f}" for way in ("in place", "bare")]
+        for way in ("threads", "distributed"):
+            more = [row["times bare"][way], row["times in place"][way]]
+            shown += [f"{row['ms'][way]:.1f}", *(f"{100 * (times - 1):+.0f}%" for times in more)]
+        lines.append(f"| {row['case']} | {' | '.join(shown)} | {row['tasks']:.2f} | {row['ms']['hollow']:.1f} |")
+    lines += [""]
     lines += [f"| {workers} workers, MiB | source | exact halo | fetched | with `StayHome` |", "|---|--:|--:|--:|--:|"]
     for row in moved:
         mib = [f"{row[name] / 2**20:.2f}" for name in ("array", "exact", "fetched", "stay home")]
@@ -284,35 +282,37 @@ def text(timed: dict[str, list[dict[str, Any]]], moved: list[dict[str, Any]], wo
     return "\n".join(lines)
 
 
-def cluster(workers: int) -> LocalCluster:
-    """Worker processes of one thread each, reached through loopback alone."""
-    return LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit="12GiB")
+def cluster(workers: int, threads: int = 1) -> LocalCluster:
+    """Worker processes, reached through loopback alone."""
+    return LocalCluster(n_workers=workers, threads_per_worker=threads, dashboard_address="127.0.0.1:0", memory_limit="12GiB")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m poolgrad.bench.dask", description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=7, help="rounds of the overhead (default %(default)s)")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of each way (default %(default)s)")
     parser.add_argument("--workers", type=int, default=4, help="worker processes of the halo (default %(default)s)")
     parser.add_argument("--case", default="", help="only the cases whose title holds this")
     parser.add_argument("--output", type=Path, help="folder for dask.json and dask.md")
     options = parser.parse_args()
-    if options.rounds < 1:
-        parser.error(f"--rounds must be at least 1, got {options.rounds}")
+    for name in ("rounds", "threads", "workers"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name} must be at least 1, got {getattr(options, name)}")
     cases = [case for case in CASES if options.case in case.title]
-    timed: dict[str, list[dict[str, Any]]] = {"results kept": [], "results handed on": []}
-    moved = []
-    with cluster(1) as one, Client(one) as client:
+    timed, moved = [], []
+    with cluster(1, options.threads) as one, Client(one) as client:
         client.wait_for_workers(1)
-        for case, name in itertools.product(cases, timed):
-            timed[name].append(overhead(case, client, options.rounds, keep=name == "results kept"))
-            print(name, timed[name][-1], file=sys.stderr, flush=True)
+        for case in cases:
+            timed.append(overhead(case, client, options.rounds, options.threads))
+            print(timed[-1], file=sys.stderr, flush=True)
     for case in cases:
         moved.append(halo(case, options.workers))
         print(moved[-1], file=sys.stderr, flush=True)
     said = text(timed, moved, options.workers)
     print(said)
     about = {"machine": processor(), "python": platform.python_version(), "numpy": np.__version__, "poolgrad": __version__}
-    about |= {"dask": dask.__version__, "distributed": distributed.__version__, "rounds": options.rounds}
+    about |= {"dask": dask.__version__, "distributed": distributed.__version__}
+    about |= {"rounds": options.rounds, "threads": options.threads}
     if options.output:
         options.output.mkdir(parents=True, exist_ok=True)
         whole = {"about": about, "overhead": timed, "halo": moved}

@@ -196,6 +196,15 @@ def test_of_arrays_that_are_there_each_result_chunk_is_one_task() -> None:
         support.assert_same_bits(dx.compute(scheduler="sync"), poolgrad.gradient(pool, array, layout="DHW"))
 
 
+@pytest.mark.parametrize("wrong", [np.zeros((4, 5, 1), np.float32), np.zeros((4, 6), np.float32), np.zeros((4, 5))])
+def test_given_chunks_that_are_not_what_was_promised(wrong: support.Array) -> None:
+    chunks = {("given", i, j): np.zeros((4, 5), np.float32) for i in range(2) for j in range(2)}
+    for at in chunks:
+        lazy = da.Array(chunks | {at: wrong}, "given", ((4, 4), (5, 5)), dtype=np.float32)
+        with pytest.raises((PoolGradValueError, PoolGradTypeError), match="a chunk of x must"):
+            poolgrad.avg_pool(lazy, 3, stride=1, padding="same", layout="HW").compute(scheduler="sync")
+
+
 def test_small_cuts_survive_optimisation() -> None:
     """Many result chunks from one source chunk: each gets its cut, not the chunk."""
     dy = da.from_array(X, chunks=(3, 22, 29, 2)) + 1

@@ -86,6 +86,13 @@ def test_only_the_halo_travels(client: Client, name: str) -> None:
     support.assert_same_bits(client.compute(result).result(timeout=WAIT), run(pool, source, layout="DHW"))
 
 
+def test_arrays_of_this_process_go_to_the_workers(client: Client) -> None:
+    x = support.random_array(6, (2, 40, 50, 3), np.dtype(np.float32))
+    lazy = poolgrad.avg_pool(da.from_array(x, chunks=(1, 11, 17, 3)), (5, 4), stride=(2, 1), padding="same")
+    want = poolgrad.avg_pool(x, (5, 4), stride=(2, 1), padding="same")
+    support.assert_same_bits(client.compute(lazy).result(timeout=WAIT), want)
+
+
 @pytest.mark.parametrize("forwards", [True, False])
 def test_the_ways_of_the_benchmark_make_the_same(forwards: bool) -> None:
     case = Case("", 3, 1, forwards, (2, 3, 2), (5, 7, 6))

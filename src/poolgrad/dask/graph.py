@@ -56,12 +56,12 @@ class Halo(Apart):
 
 
 def _given(source: Any) -> Mapping[Key, Any] | None:
-    """The chunks of a Dask array, if they are arrays and not tasks that make them."""
+    """The chunks of a Dask array, if they are arrays that can be cut, and not tasks that make them."""
     layer = source.dask.layers.get(source.name)
     if not isinstance(layer, MaterializedLayer):
         return None
     chunks = dict(layer)
-    return chunks if all(isinstance(chunk, np.ndarray) for chunk in chunks.values()) else None
+    return chunks if all(isinstance(chunk, np.ndarray) and chunk.ndim == source.ndim for chunk in chunks.values()) else None
 
 
 def _gather_limit() -> int:

@@ -280,6 +280,17 @@ def test_a_wrong_tuple_is_wrong_after_a_right_one() -> None:
             poolgrad.adaptive_avg_pool(dy, kind(1, True), layout="HW")
 
 
+def test_a_wrong_region_is_wrong_after_a_right_one() -> None:
+    pool = poolgrad.Pool((poolgrad.Axis.regular(8, 2),))
+    for run, size in ((poolgrad.forward, 4), (poolgrad.gradient, 1)):
+        source = np.ones(size, np.float32)
+        run(pool, source, layout="L", region=[slice(0, 2)])
+        with pytest.raises(poolgrad.PoolGradTypeError, match="region must be a sequence of slices"):
+            run(pool, source, layout="L", region=[slice(0.0, 2.0)])  # type: ignore[misc]
+        with pytest.raises(poolgrad.PoolGradValueError, match="one slice per spatial axis"):
+            run(pool, source, layout="L", region=[slice(0, 2), None])
+
+
 def test_bfloat16() -> None:
     x = X.astype(BF16)
     got = poolgrad.avg_pool(x, 3, stride=2)

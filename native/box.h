@@ -8,6 +8,7 @@
 namespace poolgrad {
 namespace PG_ISA {
 
+struct Cells;
 template <class A> struct Terms;
 template <class A> struct Part;
 template <class A> struct Course;
@@ -67,7 +68,9 @@ private:
     // A plane of the first of three axes (of two axes, all of it): its sums go into `plane`, and with those of the two planes before
     // into `result`, unless that is null.
     void slide_plane(const char* source, int64_t product, A* plane, const A* older, const A* old, char* result);
-    void slide_part(const Terms<A>& terms, bool complete, char* to, int64_t n);
+    // One row of it: all channels; V vectors of them. PLANE: of three axes; PAST: past the caches.
+    template <bool PLANE, bool PAST> void slide_row(const Terms<A>& terms, const Cells& cells);
+    template <int V, bool PLANE, bool PAST> void slide_channels(const Terms<A>& terms, const Cells& cells, int64_t channel);
     // Calls the function for every image of a folded first axis, with that image's rows and positions as the box's.
     template <class F> void each_image(const F& function);
     // A plane of one channel, in strips of vectors along the last axis (strips.h); of two axes, every image.

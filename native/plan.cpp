@@ -7,7 +7,7 @@ namespace poolgrad {
 
 namespace {
 
-constexpr int64_t GOOD_RING = 5 << 18;        // bytes that stay in a core's own cache
+constexpr int64_t GOOD_RING = 1 << 20;        // bytes that stay in a core's own cache
 constexpr int64_t GOOD_SCRATCH = 5 << 20;     // bytes that stay in its part of the shared one
 constexpr int64_t MOST_SCRATCH = 6 << 20;
 constexpr int64_t TILE = 512;                 // columns of a long first axis summed and written at a time
@@ -143,7 +143,7 @@ void find_sliding(Plan& p, int64_t lanes) {
     const bool one = p.channels == 1 && p.steps.back().source_stride == item && p.source_bytes > 0 && last.reach[0] == SLIDING &&
                      5 * width > 3 * round_up(width, lanes) && most_divisor(p) <= WHOLE &&
                      (width <= 2 * lanes * strip_vectors(accumulator_size(p.dtype)) || (item == 2 && !p.streaming));
-    const bool many = p.channels >= FEW_CHANNELS && channels % 64 == 0 && p.channel_result == item;
+    const bool many = p.channels >= FEW_CHANNELS && channels % 64 == 0 && p.channel_source == item && p.channel_result == item;
     if (K > 3 || !(one || (many && p.divide_first)) || p.accumulate || p.steps.back().result_stride != channels) return;
     p.whole_lines = width * channels % 64 == 0;
     for (int k = 0; k < K; ++k) {
@@ -276,7 +276,8 @@ int64_t lay_out(Plan& p) {
     for (int k = K - 2; k >= 1; --k) block[size_t(k)] = p.box[size_t(k)] * block[size_t(k) + 1];
     const int64_t batch = K == 2 ? p.batch : 1;
     choose_run(p);
-    p.pitch = p.sliding ? padded_row(out, item) : 0;
+    // Rows of whole pages lie well apart: or what is read next has the last 12 bits of an address that was just written to.
+    p.pitch = p.sliding ? padded_row(out, item) + (out * item % 4096 ? 0 : 1024 / item) : 0;
     p.ring_rows = p.axes[0]->is_long() ? rows[0] : std::min(rows[0], round_up(p.axes[0]->reach[0] + batch - 1, batch));
     const int64_t slid = p.sliding && K == 3 ? SLIDING * (p.box[1] + 1) * p.pitch : 0;  // a row more, so that planes do not share a cache's sets
     p.scratch.ring = take(std::max(slid, p.ring_rows * (K == 2 ? block[1] : padded_row(block[1], item))));
@@ -288,7 +289,7 @@ int64_t lay_out(Plan& p) {
         images += axis->rows + 8;
         longest = std::max(longest, axis->rows);
     }
-    p.scratch.row_in = take((p.sliding ? p.pitch + SLIDING * p.box_channels : 0) + (p.whole_images ? images * 8 + longest : p.batch * (turned ? std::max(turned_chunk(p.box_channels) * p.box_channels, block[size_t(K - 1)]) : round_up(in, 8))));
+    p.scratch.row_in = take((p.sliding && p.channels == 1 ? p.pitch + SLIDING : 0) + (p.whole_images ? images * 8 + longest : p.batch * (turned ? std::max(turned_chunk(p.box_channels) * p.box_channels, block[size_t(K - 1)]) : round_up(in, 8))));
     p.scratch.turned_in = take(turned ? round_up(in, 8) * p.batch : 0);
     p.scratch.turned_out = take(turned ? round_up(out, 8) * p.batch : 0);
     const int64_t emitted = p.run_rows * round_up(p.spread_late ? std::max(in, out) : out, line);

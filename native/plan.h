@@ -30,8 +30,8 @@ constexpr int strip_vectors(int64_t accumulator) { return accumulator == 8 ? 6 :
 
 // Elements between rows in scratch: whole cache lines, and not a power of two apart, so that rows do not share a cache's sets.
 inline int64_t padded_row(int64_t n, int64_t item) {
-    const int64_t line = 64 / item, rows = round_up(n, line);
-    return rows * item % 1024 == 0 ? rows + line : rows;
+    const int64_t line = 64 / item, row = round_up(n, line);
+    return row * item % 1024 == 0 ? row + line : row;
 }
 
 struct Dim { int64_t extent, source_stride, result_stride; };

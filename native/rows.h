@@ -166,7 +166,7 @@ template <class S, class A, class F> inline void map_vectors(const char* in, A* 
     constexpr int64_t v = LANES<A>, item = sizeof(S);
     int64_t k = 0;
     for (; k + v <= n; k += v) {
-        prefetch(in + k * item + ahead, 1);
+        insist<v * item>(in + k * item + ahead);
         store(out + k, function(load_wide<S, A>(in + k * item), k));
     }
     if (k == n) return;

@@ -154,6 +154,14 @@ PG_INLINE void prefetch(const char* p, int64_t bytes) {
 #endif
 }
 
+// Ask for a piece of a stream as often as it takes: while much is under way a processor drops some of what it is asked for, so every
+// line is asked for several times, each time from a little nearer. A line that is there already costs next to nothing.
+constexpr int64_t ASKED = 4, NEARER = 256;
+template <int64_t BYTES> PG_INLINE void insist(const char* p) {
+    constexpr int64_t part = ASKED * BYTES / LINE, times = BYTES >= LINE ? ASKED : part > 0 ? part : 1;
+    for (int64_t t = 0; t < times; ++t) prefetch(p + t * NEARER, BYTES);
+}
+
 // Ask for the line that a vector will be written to before long: a store waits for it, if only as far as to the next cache.
 PG_INLINE void ask_to_write(const void* p) {
 #if defined(__GNUC__) || defined(__clang__)

@@ -8,45 +8,96 @@
 namespace poolgrad {
 namespace PG_ISA {
 
-constexpr int64_t CLOSE = 1024;  // elements of a row divided and summed at a time
+constexpr int MOST_VECTORS = 4;  // of channels that slide together: what they keep must fit the registers
 
-// The terms of one row, oldest first: of the last axis, then of the axis before it, and of the first of three, whose last terms are
-// what comes out of the one before. `row` and `plane` keep these for later.
+// Where the terms of a row lie, oldest first: of the axis before the last, and of the first of three. `row` and `plane` keep what
+// will be a term later. Without `complete` there is only a row to keep, without `out` nothing to write.
 template <class A> struct Terms {
-    const A *x[SLIDING], *y[SLIDING - 1], *z[SLIDING - 1];
+    const A *y[SLIDING - 1], *z[SLIDING - 1];
     A *row, *plane;
+    bool complete;
+    char* out;
 };
 
-// PLANE: sums of the middle axis are complete, and kept. OUT: those of the first axis are, and written; PAST: past the caches.
-template <class S, class A, bool PLANE, bool OUT, bool PAST> inline void slide_row(const Terms<A>& t, char* out, int64_t n) {
-    constexpr int64_t v = LANES<A>, item = sizeof(S), per = sizeof(A) / sizeof(S);
-    const A *x0 = t.x[0], *x1 = t.x[1], *x2 = t.x[2], *y0 = t.y[0], *y1 = t.y[1], *z0 = t.z[0], *z1 = t.z[1];
-    A *row = t.row, *plane = t.plane;
-    auto vector = [=](int64_t k) {
-        Vec<A> sum = load(x0 + k) + load(x1 + k) + load(x2 + k);
-        store(row + k, sum);
-        if (PLANE || OUT) sum = load(y0 + k) + load(y1 + k) + sum;
-        if (PLANE) store(plane + k, sum);
-        if (PLANE && OUT) sum = load(z0 + k) + load(z1 + k) + sum;
-        return sum;
-    };
-    auto vectors = [=](int64_t k) {
-        Vec<A> sum = vector(k);
-        if constexpr (per == 2) {
-            const Vec<A> next = vector(k + v);
-            if (OUT) sum = narrow_pair<S>(sum, next);
+// Some cells of the source's last axis: [begin, end) of `all` are there, counted from the first position's first; cell `begin` is
+// at `from`, the others `step` bytes apart, and what comes `ahead` bytes later is needed soon.
+struct Cells {
+    const char* from;
+    int64_t begin, end, all, step, ahead, product;
+};
+
+// What V vectors of channels have in hand of a window along the last axis.
+template <class S, class A, int V, bool PLANE, bool PAST> struct Slide {
+    static constexpr int64_t v = LANES<A>, per = sizeof(A) / sizeof(S);
+    const Terms<A> t;
+    const bool three;
+    Vec<A> x0[V], x1[V];
+
+    PG_INLINE Slide(const Terms<A>& terms, int64_t reach) : t(terms), three(reach == SLIDING) {
+        each<V>([&](auto i) PG_INLINED { x0[i] = x1[i] = splat(-A(0)); });
+    }
+
+    // One more cell, which completes the position at element k, if that is not negative.
+    PG_INLINE void add(const Vec<A>* x, int64_t k) {
+        Vec<A> sum[V];
+        each<V>([&](auto i) PG_INLINED {
+            sum[i] = x0[i] + x1[i] + x[i];
+            if (three) x0[i] = x1[i];
+            x1[i] = x[i];
+        });
+        if (k < 0) return;
+        each<V>([&](auto i) PG_INLINED { store(t.row + k + i * v, sum[i]); });
+        if (!t.complete) return;
+        each<V>([&](auto i) PG_INLINED { sum[i] = load(t.y[0] + k + i * v) + load(t.y[1] + k + i * v) + sum[i]; });
+        if (PLANE) each<V>([&](auto i) PG_INLINED { store(t.plane + k + i * v, sum[i]); });
+        if (!t.out) return;
+        if (PLANE) each<V>([&](auto i) PG_INLINED { sum[i] = load(t.z[0] + k + i * v) + load(t.z[1] + k + i * v) + sum[i]; });
+        write(sum, t.out + k * int64_t(sizeof(S)));
+    }
+
+    PG_INLINE void write(const Vec<A>* sum, char* out) const {
+        each<V / per>([&](auto i) PG_INLINED {
+            Vec<A> x = sum[i * per];
+            if constexpr (per == 2) x = narrow_pair<S>(x, sum[i * per + 1]);
+            char* to = out + i * VECTOR_BYTES;
+            if (PAST) return stream(reinterpret_cast<A*>(to), x);
+            ask_to_write(to);
+            std::memcpy(to, &x, sizeof x);
+        });
+    }
+};
+
+template <class S> template <int V, bool PLANE, bool PAST> void Box<S>::slide_channels(const Terms<A>& terms, const Cells& cells, int64_t channel) {
+    constexpr int64_t v = LANES<A>, item = sizeof(S);
+    const int64_t before = plan_.axes[size_t(K - 1)]->reach[0] - 1;
+    Slide<S, A, V, PLANE, PAST> slide(terms, before + 1);
+    const char* from = cells.from + channel * item;
+    int64_t k = channel - before * channels_;
+    Vec<A> x[V];
+    for (int64_t c = 0, n; c < cells.all; c += n) {
+        n = 1;
+        if (c < cells.begin || c >= cells.end) {
+            each<V>([&](auto i) PG_INLINED { x[i] = splat(-A(0)); });
+            slide.add(x, k);
+            k += channels_;
+            continue;
         }
-        return sum;
-    };
-    int64_t k = 0;
-    for (; k + per * v <= n; k += per * v) {
-        const Vec<A> sum = vectors(k);
-        if (PAST) stream(reinterpret_cast<A*>(out + k * item), sum);
-        else if (OUT) {
-            ask_to_write(out + k * item);
-            std::memcpy(out + k * item, &sum, sizeof sum);
+        const int64_t d = divider_.divisor_at(cells.product, c - cells.begin, cells.end - c, n);
+        const Vec<A> by = splat(A(d)), over = splat(reciprocal(A(d)));
+        for (int64_t j = 0; j < n; ++j, from += cells.step, k += channels_) {
+            insist<V * v * item>(from + cells.ahead);
+            each<V>([&](auto i) PG_INLINED { x[i] = quotient(load_wide<S, A>(from + i * v * item), by, over); });
+            slide.add(x, k);
         }
     }
+}
+
+template <class S> template <bool PLANE, bool PAST> void Box<S>::slide_row(const Terms<A>& terms, const Cells& cells) {
+    constexpr int64_t v = LANES<A>;
+    int64_t c = 0;
+    for (; c + MOST_VECTORS * v <= channels_; c += MOST_VECTORS * v) slide_channels<MOST_VECTORS, PLANE, PAST>(terms, cells, c);
+    for (; c + 2 * v <= channels_; c += 2 * v) slide_channels<2, PLANE, PAST>(terms, cells, c);
+    if constexpr (sizeof(S) == sizeof(A)) for (; c < channels_; c += v) slide_channels<1, PLANE, PAST>(terms, cells, c);
 }
 
 template <class S> bool Box<S>::is_sliding(const char* result) const {
@@ -58,7 +109,6 @@ template <class S> void Box<S>::run_sliding(const char* source, char* result) {
     A* none = at(plan_.scratch.slid);
     for (int k = 0; k < K; ++k) lead_[k] = plan_.lead[k];
     if (channels_ > 1 || K == 3) for (int64_t k = 0; k < plan_.pitch; ++k) none[k] = -A(0);
-    if (channels_ > 1) for (int64_t k = 0; k < plan_.pitch + SLIDING * channels_; ++k) row_in_[k] = -A(0);
     if (K == 2) slide_images(source, result);
     else slide_volume(source, result);
 }
@@ -112,40 +162,32 @@ template <class S> void Box<S>::slide_plane(const char* source, int64_t product,
     if (channels_ == 1) return strip_planes(source, product, plane, older, old, result);
     const int k = K - 2;
     const Axis &axis = *plan_.axes[size_t(k)], &last = *plan_.axes[size_t(K - 1)];
-    const int64_t pitch = plan_.pitch, lead = lead_[k], behind = axis.reach[0] - 1, chunk = most(1, CLOSE / channels_), width = b_[K - 1] - a_[K - 1];
-    const int64_t first = a_[K - 1] - lead_[K - 1];  // the cell that row_in_ begins with
+    const int64_t pitch = plan_.pitch, lead = lead_[k], behind = axis.reach[0] - 1, stride = plan_.steps[size_t(k)].source_stride;
+    const int64_t first = a_[K - 1] - lead_[K - 1];  // the first position's first cell
     A *none = at(plan_.scratch.slid), *rows = none + pitch;
     auto row_of = [&](int64_t r) { return r >= need_[k].a && r < need_[k].b ? rows + (r - need_[k].a) % SLIDING * pitch : none; };
+    Cells cells{nullptr, 0, 0, b_[K - 1] - a_[K - 1] + last.reach[0] - 1, plan_.steps[size_t(K - 1)].source_stride, 0, 0};
+    cells.ahead = stride * ceil_div(AHEAD, in_ * int64_t(sizeof(S)));
     for (int64_t r = a_[k] - lead; r < b_[k] - lead + behind; ++r) {
-        const int64_t j = r + lead - behind, at = (j - a_[k]) * pitch, by = product * (row_of(r) == none ? 1 : count_of_row(k, r));
-        const char* from = source + (r - need_[k].a) * plan_.steps[size_t(k)].source_stride;
-        char* to = result && j >= a_[k] ? result + (j - a_[k]) * plan_.steps[size_t(k)].result_stride : nullptr;
-        if (row_of(r) == none && j < a_[k]) continue;
-        int64_t loaded = need_[K - 1].a;
-        for (int64_t w = 0; w < width; w += chunk) {
-            const int64_t n = least(chunk, width - w), cells = last.hi[size_t(a_[K - 1] + w + n - 1)], c = w * channels_;
-            if (row_of(r) != none && loaded < cells) {
-                load_cells(from, by, loaded - need_[K - 1].a, cells - loaded, row_in_ + (loaded - first) * channels_);
-                loaded = cells;
-            }
-            Terms<A> t;
-            for (int64_t x = 0; x < SLIDING; ++x) t.x[x] = row_of(r) == none || x >= last.reach[0] ? none + c : row_in_ + c + x * channels_;
-            t.y[0] = (behind > 1 ? row_of(r - 2) : none) + c;
-            t.y[1] = row_of(r - 1) + c;
-            t.z[0] = (older == none ? none : older + at) + c;
-            t.z[1] = (old == none ? none : old + at) + c;
-            t.row = rows + (r - need_[k].a + SLIDING) % SLIDING * pitch + c;
-            t.plane = plane ? plane + at + c : nullptr;
-            slide_part(t, j >= a_[k], to ? to + c * int64_t(sizeof(S)) : nullptr, n * channels_);
-        }
+        const int64_t j = r + lead - behind - a_[k];  // the position that this row completes
+        const bool there = row_of(r) != none;
+        if (!there && j < 0) continue;
+        cells.from = source + (r - need_[k].a) * stride;
+        cells.begin = need_[K - 1].a - first;
+        cells.end = there ? need_[K - 1].b - first : 0;
+        cells.product = there ? product * count_of_row(k, r) : 1;
+        Terms<A> t;
+        t.y[0] = behind > 1 ? row_of(r - 2) : none;
+        t.y[1] = row_of(r - 1);
+        t.z[0] = older == none ? none : older + j * pitch;
+        t.z[1] = old == none ? none : old + j * pitch;
+        t.row = rows + (r - need_[k].a + SLIDING) % SLIDING * pitch;
+        t.plane = plane ? plane + j * pitch : nullptr;
+        t.complete = j >= 0;
+        t.out = result && j >= 0 ? result + j * plan_.steps[size_t(k)].result_stride : nullptr;
+        if (streaming_) plane ? slide_row<true, true>(t, cells) : slide_row<false, true>(t, cells);
+        else plane ? slide_row<true, false>(t, cells) : slide_row<false, false>(t, cells);
     }
-}
-
-template <class S> void Box<S>::slide_part(const Terms<A>& t, bool complete, char* to, int64_t n) {
-    if (!complete) return slide_row<A, A, false, false, false>(t, nullptr, n);
-    if (!to) return slide_row<A, A, true, false, false>(t, nullptr, n);
-    if (streaming_) return t.plane ? slide_row<S, A, true, true, true>(t, to, n) : slide_row<S, A, false, true, true>(t, to, n);
-    return t.plane ? slide_row<S, A, true, true, false>(t, to, n) : slide_row<S, A, false, true, false>(t, to, n);
 }
 
 }  // namespace PG_ISA

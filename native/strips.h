@@ -117,7 +117,7 @@ template <class S, class A, int N, bool LAST, bool ALONE> inline void go_down(St
         for (int64_t rows = part->rows; rows > 0; --rows, row += s.source_step) {
             Vec<A> q[N], sums[N];
             each<N>([&](auto v) PG_INLINED {
-                if (v * lanes * item % LINE == 0) prefetch(row + v * lanes * item + AHEAD, 1);
+                if (v * lanes * item % LINE == 0) insist<LINE>(row + v * lanes * item + AHEAD);
                 q[v] = load_wide<S, A>(row + v * lanes * item);
                 if (!LAST) q[v] = quotient(q[v], by[v], over[v]);
             });

@@ -8,7 +8,7 @@ namespace poolgrad {
 namespace PG_ISA {
 
 constexpr int64_t DIRECT_SIDE = 3, DIRECT_TERMS = 9;  // of a window: cells along one of the last two axes, cells in all
-constexpr int64_t NEWEST = 1024;                      // bytes of the newest row asked for ahead of their use
+constexpr int64_t NEWEST = 1024, NEWEST_CELLS = 3;    // bytes of the newest row asked for ahead of their use, and cells: at least so many
 
 // Result cells that follow each other along the last axis, each W source cells wide, from `planes` times H source rows.
 template <class A> struct DirectRun {
@@ -39,10 +39,13 @@ template <class A, int H, int W, bool TIMES, bool PAST> inline void direct_cells
     constexpr int64_t v = LANES<A>;
     const int64_t n = run.channels;
     const Vec<A> by = splat(run.by), inverse = splat(TIMES ? run.by : reciprocal(run.by));
+    const int64_t more = NEWEST_CELLS * n * int64_t(sizeof(A)) - NEWEST;
     A* out = run.out;
     for (int64_t i = 0; i < run.cells; ++i, out += n) {
         const int64_t at = (run.lo[i] - run.first) * n;
-        prefetch(reinterpret_cast<const char*>(run.rows[run.planes * H - 1] + at + W * n), NEWEST);
+        const char* next = reinterpret_cast<const char*>(run.rows[run.planes * H - 1] + at + W * n);
+        prefetch(next, NEWEST);
+        if (more > 0) prefetch(next + NEWEST, more);
         auto put = [&](int64_t k) {
             const Vec<A> s = direct_sum<A, H, W>(run, at + k), t = TIMES ? s * by : quotient(s, by, inverse);
             if (PAST) stream(out + k, t); else store(out + k, t);

@@ -9,6 +9,7 @@ namespace poolgrad {
 namespace PG_ISA {
 
 struct Cells;
+struct PairRows;
 template <class A> struct Terms;
 template <class A> struct Part;
 template <class A> struct Course;
@@ -71,6 +72,14 @@ private:
     // One row of it: all channels; V vectors of them. PLANE: of three axes; PAST: past the caches.
     template <bool PLANE, bool PAST> void slide_row(const Terms<A>& terms, const Cells& cells);
     template <int V, bool PLANE, bool PAST> void slide_channels(const Terms<A>& terms, const Cells& cells, int64_t channel);
+    // How far behind a row lies one that is needed soon, but not at once.
+    int64_t rows_ahead(int64_t stride) const { return stride * ceil_div(AHEAD, most(in_, 1) * int64_t(sizeof(S))); }
+    // Windows that overlap by less than half (pairs.h), all channels at a time.
+    bool is_paired(const char* result) const;
+    void run_pairs(const char* source, char* result);
+    // Rows of the result that the row with these cells completes: all channels; V vectors of them.
+    template <bool PAST> void pair_rows(const PairRows& rows, const Cells& cells);
+    template <int V, bool PAST> void pair_channels(const PairRows& rows, const Cells& cells, int64_t channel);
     // Calls the function for every image of a folded first axis, with that image's rows and positions as the box's.
     template <class F> void each_image(const F& function);
     // A plane of one channel, in strips of vectors along the last axis (strips.h); of two axes, every image.
@@ -83,11 +92,6 @@ private:
     int64_t strip_count(int64_t r, int64_t& n) const;
     // First axis, short intervals: a ring of blocks.
     void run_short(const char* source, char* result);
-    // The same for two axes and packed rows: a row is made a few positions at a time, and what it completes of the result
-    // is written while it is still close by.
-    void run_interleaved(const char* source, char* result);
-    // Positions w ... w+n-1 of result row i, from the ring.
-    void emit_part(int64_t i, int64_t first, int64_t w, int64_t n, char* result);
     // Blocks of `n` consecutive rows of the first axis.
     void make_blocks(int64_t row, int64_t n, const char* source, A* to);
     // First axis, long intervals: every block, then sums of a group of columns, then its rows of the result.

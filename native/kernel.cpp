@@ -9,7 +9,7 @@
 #include "floor.h"
 #include "images.h"
 #include "making.h"
-#include "sliding.h"
+#include "pairs.h"
 
 namespace poolgrad {
 namespace PG_ISA {
@@ -45,9 +45,9 @@ template <class S> void Box<S>::run(const char* source, char* result, const int6
     if (lines) lines_.begin(result);
     if (plan_.whole_images) run_images(source, target);
     else if (is_sliding(target)) run_sliding(source, target);
+    else if (is_paired(target)) run_pairs(source, target);
     else if (is_direct(source, target)) run_direct(source, target);
     else if (program_[0]) run_long(source, target);
-    else if (K == 2 && plan_.rows == Rows::packed && !plan_.spread_late && !program_[1] && plan_.chunk < b_[1] - a_[1]) run_interleaved(source, target);
     else run_short(source, target);
     if (lines) lines_.end();
     else if (plan_.gather) end_gathering(target, (b_[0] - a_[0]) * plan_.steps[0].result_stride);
@@ -147,42 +147,6 @@ template <class S> void Box<S>::run_short(const char* source, char* result) {
         emit(p, int(hi - lo), i, n, to);
         if (plan_.gather) pass_on(to + n * plan_.steps[0].result_stride);
     }
-}
-
-template <class S> void Box<S>::run_interleaved(const char* source, char* result) {
-    const Axis &axis = *plan_.axes[0], &last = *plan_.axes[1];
-    const int64_t first = need_[0].a, width = b_[1] - a_[1], width_in = need_[1].b - need_[1].a;
-    int64_t i = a_[0], slot = 0;
-    for (int64_t row = first; row < need_[0].b; ++row) {
-        int64_t end = i;  // positions i ... end-1 are complete with this row
-        while (end < b_[0] && (axis.hi[end] <= row + 1 || axis.lo[end] >= axis.hi[end])) ++end;
-        const char* from = source + (row - first) * plan_.steps[0].source_stride;
-        A* made = ring_ + slot * block_;
-        if (++slot == plan_.ring_rows) slot = 0;
-        const int64_t product = count_of_row(0, row);
-        int64_t loaded = need_[1].a;
-        for (int64_t w = 0; w < width; w += plan_.chunk) {
-            const int64_t n = least(plan_.chunk, width - w), a = a_[1] + w, cells = most(loaded, last.hi[a + n - 1]);
-            const int64_t done = loaded - need_[1].a;
-            const A* in = row_in_;
-            if (const A* there = cells_in_place(from, width_in)) in = there;
-            else load_cells(from, product, done, cells - loaded, row_in_ + done * channels_);
-            loaded = cells;
-            sum_axis(last, nullptr, a, a + n, in, need_[1].a, channels_, made + w * channels_, sums_);
-            for (int64_t j = i; j < end; ++j) emit_part(j, first, w, n, result);
-        }
-        i = end;
-    }
-    for (; i < b_[0]; ++i) emit_part(i, first, 0, width, result);
-}
-
-template <class S> void Box<S>::emit_part(int64_t i, int64_t first, int64_t w, int64_t n, char* result) {
-    const Axis& axis = *plan_.axes[0];
-    const A* p[BLOCK];
-    const int64_t lo = axis.lo[i], found = most(axis.hi[i] - lo, 0);
-    for (int64_t r = 0; r < found; ++r) p[r] = ring_ + (lo + r - first) % plan_.ring_rows * block_ + w * channels_;
-    char* to = result + (i - a_[0]) * plan_.steps[0].result_stride + w * plan_.steps[1].result_stride;
-    emit_rows(p, int(found), to, 1, w, n, count_of_position(0, i));
 }
 
 template <class S> void Box<S>::make_blocks(int64_t row, int64_t n, const char* source, A* to) {

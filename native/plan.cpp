@@ -11,7 +11,6 @@ constexpr int64_t GOOD_RING = 1 << 20;        // bytes that stay in a core's own
 constexpr int64_t GOOD_SCRATCH = 5 << 20;     // bytes that stay in its part of the shared one
 constexpr int64_t MOST_SCRATCH = 6 << 20;
 constexpr int64_t TILE = 512;                 // columns of a long first axis summed and written at a time
-constexpr int64_t CHUNK = 576;               // elements made and written at a time
 constexpr int64_t OFTEN = 4;                  // counts change often if that many positions or fewer share one, on average
 constexpr int64_t APART = 240;                // channels taken at a time that lie apart in the source
 constexpr int64_t SUM_COLUMNS = 128;          // most columns a program runs on at once
@@ -154,6 +153,20 @@ void find_sliding(Plan& p, int64_t lanes) {
     p.sliding = true;
 }
 
+// Whether pairs.h has it all: a gradient of many channels, of which every position adds one cell or two of each axis, in order.
+void find_pairs(Plan& p) {
+    const int64_t item = size_of(p.dtype), channels = p.channels * item;
+    if (p.rank() != 2 || p.sliding || !p.divide_first || p.accumulate || p.channels < FEW_CHANNELS || channels % 64 || p.channel_source != item) return;
+    if (p.channel_result != item || p.steps[1].result_stride != channels || p.steps[0].result_stride % channels) return;
+    for (const Axis* axis : p.axes) {
+        if (axis->reach[0] > 2) return;
+        for (int64_t i = 0; i < axis->positions; ++i)
+            if (axis->lo[size_t(i)] >= axis->hi[size_t(i)] || (i > 0 && axis->hi[size_t(i)] < axis->hi[size_t(i - 1)])) return;
+    }
+    p.pairs = p.axes[0]->reach[0] == 2 || p.axes[1]->reach[0] == 2;
+    p.whole_lines = p.steps[0].result_stride % 64 == 0;
+}
+
 // Images that follow each other in both arrays, with short intervals on the first axis, are one taller image: the same
 // intervals, repeated. Nothing is added across the seams.
 void fold_images(Plan& p) {
@@ -280,7 +293,7 @@ int64_t lay_out(Plan& p) {
     p.pitch = p.sliding ? padded_row(out, item) + (out * item % 4096 ? 0 : 1024 / item) : 0;
     p.ring_rows = p.axes[0]->is_long() ? rows[0] : std::min(rows[0], round_up(p.axes[0]->reach[0] + batch - 1, batch));
     const int64_t slid = p.sliding && K == 3 ? SLIDING * (p.box[1] + 1) * p.pitch : 0;  // a row more, so that planes do not share a cache's sets
-    p.scratch.ring = take(std::max(slid, p.ring_rows * (K == 2 ? block[1] : padded_row(block[1], item))));
+    p.scratch.ring = take(std::max(std::max(slid, p.pairs ? in : 0), p.ring_rows * (K == 2 ? block[1] : padded_row(block[1], item))));
     for (int k = 1; k < K - 1; ++k) p.scratch.level[k] = take(rows[size_t(k)] * block[size_t(k) + 1]);
     p.scratch.slid = take(p.sliding ? (SLIDING + 1) * p.pitch : 0);
     const bool turned = p.rows == Rows::turned;
@@ -298,8 +311,6 @@ int64_t lay_out(Plan& p) {
     p.scratch.divided = take(p.divide_first ? 0 : emitted);
     p.scratch.raw = take(p.divide_first ? in * (p.rows == Rows::woven ? p.batch : 1) : 0);
     p.tile = std::max(TILE, p.box_channels);
-    p.chunk = std::max<int64_t>(1, CHUNK / p.box_channels);
-    while (p.chunk * p.box_channels % line) ++p.chunk;
     if (p.spread_late) p.tile = std::max(p.tile, in);
     const int64_t box_bytes = p.box[0] * p.steps[0].result_stride;
     p.gather = p.streaming && !p.accumulate && K == 2 && p.packed_rows && out * size_of(p.dtype) % 64 && box_bytes <= GATHER_BYTES;
@@ -454,6 +465,7 @@ void finish_plan(Plan& p, int64_t threads, int64_t vector_bytes) {
     merge_spread_axes(p);
     ensure_two_axes(p);
     find_sliding(p, vector_bytes / accumulator_size(p.dtype));
+    find_pairs(p);
     fold_images(p);
     for (const Dim& d : p.outer) p.image_count *= d.extent;
     choose_rows(p, vector_bytes / accumulator_size(p.dtype));

@@ -86,13 +86,13 @@ struct Plan {
     bool doubled = false;                     // each cell of a packed row of 16 bits becomes two of the result, and that is all
     bool whole_images = false;                // every axis is summed whole, and images lie packed, one after the other
     bool sliding = false;                     // small windows that slide by one: position i adds the cells from i - lead on that are there
-    bool whole_lines = false;                 // of a sliding plan: rows of the result are whole lines, as far apart
+    bool pairs = false;                       // a gradient of two axes, every position of which adds one cell or two
+    bool whole_lines = false;                 // of these two: rows of the result are whole lines, as far apart
     int64_t lead[3] = {}, pitch = 0;          // of each axis; elements between its rows in scratch
     int64_t folded = 1;                       // images that the first axis is made of
     bool gather = false;                      // rows fill no whole lines: those of a box are joined before they are written
     int64_t batch = 1;                        // rows of the last axis made at a time
     int64_t ring_rows = 0, run_rows = 1;      // rows kept of a short first axis; result rows written as one
-    int64_t chunk = 1;                        // positions of the last axis made and written at a time
     int64_t tile = 0;                         // columns of a long first axis summed and written at a time
     std::vector<std::vector<Program>> programs;  // [axis][box], for the long axes
     Scratch scratch;

@@ -129,6 +129,19 @@ template <class S, class A, int FINISH> inline void write_sum(char* out, const A
     write_sum<S, A, FINISH, false>(out + (head + body) * item, p, count, n - head - body, by);
 }
 
+// V vectors of accumulators, V / 2 of storage if that is half as wide.
+template <class S, class A, int V, bool PAST> PG_INLINE void write_vectors(const Vec<A>* sum, char* out) {
+    constexpr int per = sizeof(A) / sizeof(S);
+    each<V / per>([&](auto i) PG_INLINED {
+        Vec<A> x = sum[i * per];
+        if constexpr (per == 2) x = narrow_pair<S>(x, sum[i * per + 1]);
+        char* to = out + i * VECTOR_BYTES;
+        if (PAST) return stream(reinterpret_cast<A*>(to), x);
+        ask_to_write(to);
+        std::memcpy(to, &x, sizeof x);
+    });
+}
+
 // The same, divided by d (1: not at all).
 template <class S, class A> inline void write_sum(char* out, const A* const* in, int count, int64_t n, int64_t d, bool streaming) {
     if (d == 1) return write_sum<S, A, AS_IS>(out, in, count, n, A(1), streaming);

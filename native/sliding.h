@@ -28,7 +28,7 @@ struct Cells {
 
 // What V vectors of channels have in hand of a window along the last axis.
 template <class S, class A, int V, bool PLANE, bool PAST> struct Slide {
-    static constexpr int64_t v = LANES<A>, per = sizeof(A) / sizeof(S);
+    static constexpr int64_t v = LANES<A>;
     const Terms<A> t;
     const bool three;
     Vec<A> x0[V], x1[V];
@@ -52,18 +52,7 @@ template <class S, class A, int V, bool PLANE, bool PAST> struct Slide {
         if (PLANE) each<V>([&](auto i) PG_INLINED { store(t.plane + k + i * v, sum[i]); });
         if (!t.out) return;
         if (PLANE) each<V>([&](auto i) PG_INLINED { sum[i] = load(t.z[0] + k + i * v) + load(t.z[1] + k + i * v) + sum[i]; });
-        write(sum, t.out + k * int64_t(sizeof(S)));
-    }
-
-    PG_INLINE void write(const Vec<A>* sum, char* out) const {
-        each<V / per>([&](auto i) PG_INLINED {
-            Vec<A> x = sum[i * per];
-            if constexpr (per == 2) x = narrow_pair<S>(x, sum[i * per + 1]);
-            char* to = out + i * VECTOR_BYTES;
-            if (PAST) return stream(reinterpret_cast<A*>(to), x);
-            ask_to_write(to);
-            std::memcpy(to, &x, sizeof x);
-        });
+        write_vectors<S, A, V, PAST>(sum, t.out + k * int64_t(sizeof(S)));
     }
 };
 
@@ -166,8 +155,7 @@ template <class S> void Box<S>::slide_plane(const char* source, int64_t product,
     const int64_t first = a_[K - 1] - lead_[K - 1];  // the first position's first cell
     A *none = at(plan_.scratch.slid), *rows = none + pitch;
     auto row_of = [&](int64_t r) { return r >= need_[k].a && r < need_[k].b ? rows + (r - need_[k].a) % SLIDING * pitch : none; };
-    Cells cells{nullptr, 0, 0, b_[K - 1] - a_[K - 1] + last.reach[0] - 1, plan_.steps[size_t(K - 1)].source_stride, 0, 0};
-    cells.ahead = stride * ceil_div(AHEAD, in_ * int64_t(sizeof(S)));
+    Cells cells{nullptr, 0, 0, b_[K - 1] - a_[K - 1] + last.reach[0] - 1, plan_.steps[size_t(K - 1)].source_stride, rows_ahead(stride), 0};
     for (int64_t r = a_[k] - lead; r < b_[k] - lead + behind; ++r) {
         const int64_t j = r + lead - behind - a_[k];  // the position that this row completes
         const bool there = row_of(r) != none;

@@ -1,0 +1,91 @@
+// Gradients of two axes in which every position adds one cell or two of each: windows that overlap by less than half, as of three
+// cells with stride two. A row is divided cell by cell, and the positions that a cell completes are written at once, in all rows of
+// the result that the row completes: of the row before, only its divided cells are kept. Channels are whole lines.
+#pragma once
+
+#include "sliding.h"
+
+namespace poolgrad {
+namespace PG_ISA {
+
+constexpr int PAIR_VECTORS = VECTOR_BYTES == 64 ? 4 : 2;  // of channels at a time: four sets of these must fit the registers
+constexpr int PAIR_ROWS = 4;                              // of the result at a time
+
+// Rows of the result: each is the sum of the source's row and, if it is `shared`, of the one before.
+struct PairRows {
+    char* out[PAIR_ROWS];
+    bool shared[PAIR_ROWS];
+    int count;
+    bool last;  // of those that the source's row completes
+};
+
+template <class S> bool Box<S>::is_paired(const char* result) const {
+    return plan_.pairs && channels_ == plan_.channels && (!streaming_ || (plan_.whole_lines && to_line(result) == 0));
+}
+
+template <class S> template <int V, bool PAST> void Box<S>::pair_channels(const PairRows& rows, const Cells& cells, int64_t channel) {
+    constexpr int64_t v = LANES<A>, item = sizeof(S);
+    const Axis& axis = *plan_.axes[1];
+    const int64_t *lo = axis.lo.data(), *hi = axis.hi.data(), first = need_[1].a;
+    const char* from = cells.from + channel * item;
+    A* kept = ring_ + channel;  // the row before
+    int64_t i = a_[1], place = channel * item;
+    Vec<A> x0[V], x1[V], y0[V], y1[V];
+    each<V>([&](auto k) PG_INLINED { x0[k] = y0[k] = splat(A(0)); });
+    for (int64_t c = 0, n; c < cells.end; c += n) {
+        const int64_t d = divider_.divisor_at(cells.product, c, cells.end - c, n);
+        const Vec<A> by = splat(A(d)), over = splat(reciprocal(A(d)));
+        for (int64_t j = c; j < c + n; ++j, from += cells.step, kept += channels_) {
+            insist<V * v * item>(from + cells.ahead);
+            each<V>([&](auto k) PG_INLINED {
+                x1[k] = quotient(load_wide<S, A>(from + k * v * item), by, over);
+                y1[k] = load(kept + k * v);
+                if (rows.last) store(kept + k * v, x1[k]);
+            });
+            for (; i < b_[1] && hi[i] == first + j + 1; ++i, place += channels_ * item) {
+                Vec<A> x[V], y[V];
+                const bool two = lo[i] < first + j;
+                each<V>([&](auto k) PG_INLINED {
+                    x[k] = two ? x0[k] + x1[k] : x1[k];
+                    y[k] = two ? y0[k] + y1[k] : y1[k];
+                });
+                for (int r = 0; r < rows.count; ++r) {
+                    Vec<A> sum[V];
+                    each<V>([&](auto k) PG_INLINED { sum[k] = rows.shared[r] ? y[k] + x[k] : x[k]; });
+                    write_vectors<S, A, V, PAST>(sum, rows.out[r] + place);
+                }
+            }
+            each<V>([&](auto k) PG_INLINED { x0[k] = x1[k]; y0[k] = y1[k]; });
+        }
+    }
+}
+
+template <class S> template <bool PAST> void Box<S>::pair_rows(const PairRows& rows, const Cells& cells) {
+    constexpr int64_t v = LANES<A>;
+    int64_t c = 0;
+    for (; c + PAIR_VECTORS * v <= channels_; c += PAIR_VECTORS * v) pair_channels<PAIR_VECTORS, PAST>(rows, cells, c);
+    for (; c + 2 * v <= channels_; c += 2 * v) pair_channels<2, PAST>(rows, cells, c);
+    if constexpr (sizeof(S) == sizeof(A)) for (; c < channels_; c += v) pair_channels<1, PAST>(rows, cells, c);
+}
+
+template <class S> void Box<S>::run_pairs(const char* source, char* result) {
+    const Axis& axis = *plan_.axes[0];
+    const Dim &down = plan_.steps[0], &along = plan_.steps[1];
+    int64_t i = a_[0];
+    for (int64_t r = need_[0].a; r < need_[0].b; ++r) {
+        const Cells cells{source + (r - need_[0].a) * down.source_stride, 0, need_[1].b - need_[1].a, 0, along.source_stride,
+                          rows_ahead(down.source_stride), count_of_row(0, r)};
+        PairRows rows{};
+        do {
+            for (rows.count = 0; rows.count < PAIR_ROWS && i < b_[0] && axis.hi[i] == r + 1; ++rows.count, ++i) {
+                rows.out[rows.count] = result + (i - a_[0]) * down.result_stride;
+                rows.shared[rows.count] = axis.lo[i] < r;
+            }
+            rows.last = i == b_[0] || axis.hi[i] > r + 1;
+            streaming_ ? pair_rows<true>(rows, cells) : pair_rows<false>(rows, cells);
+        } while (!rows.last);
+    }
+}
+
+}  // namespace PG_ISA
+}  // namespace poolgrad

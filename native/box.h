@@ -80,6 +80,9 @@ private:
     // Rows of the result that the row with these cells completes: all channels; V vectors of them.
     template <bool PAST> void pair_rows(const PairRows& rows, const Cells& cells);
     template <int V, bool PAST> void pair_channels(const PairRows& rows, const Cells& cells, int64_t channel);
+    // One channel, in steps of two along the last axis (doubling.h).
+    bool is_doubling(const char* result) const;
+    void run_doubling(const char* source, char* result);
     // Calls the function for every image of a folded first axis, with that image's rows and positions as the box's.
     template <class F> void each_image(const F& function);
     // A plane of one channel, in strips of vectors along the last axis (strips.h); of two axes, every image.

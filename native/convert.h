@@ -81,6 +81,16 @@ template <> PG_INLINE Vec<float> narrow_twice<Bfloat>(Vec<float> a) {
     const __m512i x = round_bfloat(a);
     return (Vec<float>)_mm512_mask_blend_epi16(0x55555555, x, _mm512_srli_epi32(x, 16));
 }
+// Two vectors of accumulators as storage elements: a0 b0 a1 b1 ...
+template <class S> PG_INLINE Vec<float> narrow_interleaved(Vec<float> a, Vec<float> b);
+template <> PG_INLINE Vec<float> narrow_interleaved<Half>(Vec<float> a, Vec<float> b) {
+    const __m512i even = _mm512_cvtepu16_epi32(_mm512_cvtps_ph((__m512)a, _MM_FROUND_TO_NEAREST_INT));
+    const __m512i odd = _mm512_cvtepu16_epi32(_mm512_cvtps_ph((__m512)b, _MM_FROUND_TO_NEAREST_INT));
+    return (Vec<float>)_mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
+}
+template <> PG_INLINE Vec<float> narrow_interleaved<Bfloat>(Vec<float> a, Vec<float> b) {
+    return (Vec<float>)_mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(round_bfloat(a), 16), round_bfloat(b));
+}
 PG_INLINE Vec<float> widen_vector(const char* p, Half) { return (Vec<float>)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
 PG_INLINE Vec<float> widen_vector(const char* p, Bfloat) {
     const __m512i x = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
@@ -107,6 +117,14 @@ template <> PG_INLINE Vec<float> narrow_twice<Bfloat>(Vec<float> a) {
     const __m256i x = round_bfloat((__m256)a);
     return (Vec<float>)_mm256_or_si256(x, _mm256_slli_epi32(x, 16));
 }
+template <class S> PG_INLINE Vec<float> narrow_interleaved(Vec<float> a, Vec<float> b);
+template <> PG_INLINE Vec<float> narrow_interleaved<Half>(Vec<float> a, Vec<float> b) {
+    const __m128i even = _mm256_cvtps_ph((__m256)a, _MM_FROUND_TO_NEAREST_INT), odd = _mm256_cvtps_ph((__m256)b, _MM_FROUND_TO_NEAREST_INT);
+    return (Vec<float>)_mm256_set_m128i(_mm_unpackhi_epi16(even, odd), _mm_unpacklo_epi16(even, odd));
+}
+template <> PG_INLINE Vec<float> narrow_interleaved<Bfloat>(Vec<float> a, Vec<float> b) {
+    return (Vec<float>)_mm256_or_si256(round_bfloat((__m256)a), _mm256_slli_epi32(round_bfloat((__m256)b), 16));
+}
 PG_INLINE Vec<float> widen_vector(const char* p, Half) { return (Vec<float>)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
 PG_INLINE Vec<float> widen_vector(const char* p, Bfloat) {
     return (Vec<float>)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 16);
@@ -127,6 +145,16 @@ template <class S> inline Vec<float> narrow_twice(Vec<float> a) {
     S out[2 * LANES<float>];
     store(in, a);
     for (int k = 0; k < LANES<float>; ++k) { narrow(in[k], out[2 * k]); out[2 * k + 1] = out[2 * k]; }
+    Vec<float> v;
+    std::memcpy(&v, out, sizeof v);
+    return v;
+}
+template <class S> inline Vec<float> narrow_interleaved(Vec<float> a, Vec<float> b) {
+    float even[LANES<float>], odd[LANES<float>];
+    S out[2 * LANES<float>];
+    store(even, a);
+    store(odd, b);
+    for (int k = 0; k < LANES<float>; ++k) { narrow(even[k], out[2 * k]); narrow(odd[k], out[2 * k + 1]); }
     Vec<float> v;
     std::memcpy(&v, out, sizeof v);
     return v;

@@ -6,6 +6,7 @@
 // ones keep them all. A last axis that adds nothing is spread only when the result is written: copying commutes with
 // every sum.
 #include "direct.h"
+#include "doubling.h"
 #include "floor.h"
 #include "images.h"
 #include "making.h"
@@ -46,6 +47,7 @@ template <class S> void Box<S>::run(const char* source, char* result, const int6
     if (plan_.whole_images) run_images(source, target);
     else if (is_sliding(target)) run_sliding(source, target);
     else if (is_paired(target)) run_pairs(source, target);
+    else if (is_doubling(target)) run_doubling(source, target);
     else if (is_direct(source, target)) run_direct(source, target);
     else if (program_[0]) run_long(source, target);
     else run_short(source, target);

@@ -76,14 +76,14 @@ template <class S> void Box<S>::run_pairs(const char* source, char* result) {
         const Cells cells{source + (r - need_[0].a) * down.source_stride, 0, need_[1].b - need_[1].a, 0, along.source_stride,
                           rows_ahead(down.source_stride), count_of_row(0, r)};
         PairRows rows{};
-        do {
+        for (rows.last = false; !rows.last;) {
             for (rows.count = 0; rows.count < PAIR_ROWS && i < b_[0] && axis.hi[i] == r + 1; ++rows.count, ++i) {
                 rows.out[rows.count] = result + (i - a_[0]) * down.result_stride;
                 rows.shared[rows.count] = axis.lo[i] < r;
             }
             rows.last = i == b_[0] || axis.hi[i] > r + 1;
             streaming_ ? pair_rows<true>(rows, cells) : pair_rows<false>(rows, cells);
-        } while (!rows.last);
+        }
     }
 }
 

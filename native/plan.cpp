@@ -153,18 +153,46 @@ void find_sliding(Plan& p, int64_t lanes) {
     p.sliding = true;
 }
 
-// Whether pairs.h has it all: a gradient of many channels, of which every position adds one cell or two of each axis, in order.
+// Whether every position adds one cell or two, in order.
+bool adds_pairs(const Axis& axis) {
+    if (axis.reach[0] > 2) return false;
+    for (size_t i = 0; i < axis.lo.size(); ++i)
+        if (axis.lo[i] >= axis.hi[i] || (i > 0 && axis.hi[i] < axis.hi[i - 1])) return false;
+    return true;
+}
+
+// Whether pairs.h has it all: a gradient of many channels, of which every position adds one cell or two of each axis.
 void find_pairs(Plan& p) {
     const int64_t item = size_of(p.dtype), channels = p.channels * item;
     if (p.rank() != 2 || p.sliding || !p.divide_first || p.accumulate || p.channels < FEW_CHANNELS || channels % 64 || p.channel_source != item) return;
     if (p.channel_result != item || p.steps[1].result_stride != channels || p.steps[0].result_stride % channels) return;
-    for (const Axis* axis : p.axes) {
-        if (axis->reach[0] > 2) return;
-        for (int64_t i = 0; i < axis->positions; ++i)
-            if (axis->lo[size_t(i)] >= axis->hi[size_t(i)] || (i > 0 && axis->hi[size_t(i)] < axis->hi[size_t(i - 1)])) return;
-    }
-    p.pairs = p.axes[0]->reach[0] == 2 || p.axes[1]->reach[0] == 2;
+    p.pairs = (p.axes[0]->reach[0] == 2 || p.axes[1]->reach[0] == 2) && adds_pairs(*p.axes[0]) && adds_pairs(*p.axes[1]);
     p.whole_lines = p.steps[0].result_stride % 64 == 0;
+}
+
+// Which of two positions side by side adds two cells, if these are all there is: the first one 1, the second one 2, otherwise 0. Both
+// have the cell `lead` and those after it, one for each two positions.
+int doubling_of(const Axis& axis, int64_t& lead) {
+    const int64_t end = axis.base + axis.rows;
+    for (int which = 1; which <= 2 && axis.positions > 1; ++which) {
+        lead = axis.lo[size_t(2 - which)];
+        bool fits = true;
+        for (int64_t i = 0; i < axis.positions && fits; ++i) {
+            const int64_t cell = lead + i / 2, lo = cell - (which == 1 && i % 2 == 0), hi = cell + 1 + (which == 2 && i % 2 == 1);
+            fits = cell >= axis.base && cell < end && axis.lo[size_t(i)] == std::max(lo, axis.base) && axis.hi[size_t(i)] == std::min(hi, end);
+        }
+        if (fits) return which;
+    }
+    return 0;
+}
+
+// Whether doubling.h has it all: a gradient of one channel. Not if most of a row's last vector is empty.
+void find_doubling(Plan& p, int64_t lanes) {
+    const int64_t item = size_of(p.dtype), width = ceil_div(p.axes.back()->positions, 2);
+    if (p.rank() != 2 || p.sliding || !p.divide_first || p.accumulate || p.channels != 1 || p.steps[1].result_stride != item) return;
+    if (5 * width <= 3 * round_up(width, lanes) || !adds_pairs(*p.axes[0])) return;
+    p.doubling = doubling_of(*p.axes[1], p.lead[1]);
+    p.whole_lines = p.axes[1]->positions * item % 64 == 0 && p.steps[0].result_stride % 64 == 0;
 }
 
 // Images that follow each other in both arrays, with short intervals on the first axis, are one taller image: the same
@@ -290,10 +318,10 @@ int64_t lay_out(Plan& p) {
     const int64_t batch = K == 2 ? p.batch : 1;
     choose_run(p);
     // Rows of whole pages lie well apart: or what is read next has the last 12 bits of an address that was just written to.
-    p.pitch = p.sliding ? padded_row(out, item) + (out * item % 4096 ? 0 : 1024 / item) : 0;
+    p.pitch = p.doubling ? padded_row(in + 4 * FEW_CHANNELS, item) : p.sliding ? padded_row(out, item) + (out * item % 4096 ? 0 : 1024 / item) : 0;
     p.ring_rows = p.axes[0]->is_long() ? rows[0] : std::min(rows[0], round_up(p.axes[0]->reach[0] + batch - 1, batch));
     const int64_t slid = p.sliding && K == 3 ? SLIDING * (p.box[1] + 1) * p.pitch : 0;  // a row more, so that planes do not share a cache's sets
-    p.scratch.ring = take(std::max(std::max(slid, p.pairs ? in : 0), p.ring_rows * (K == 2 ? block[1] : padded_row(block[1], item))));
+    p.scratch.ring = take(std::max(std::max(slid, p.pairs ? in : p.doubling ? 2 * p.pitch : 0), p.ring_rows * (K == 2 ? block[1] : padded_row(block[1], item))));
     for (int k = 1; k < K - 1; ++k) p.scratch.level[k] = take(rows[size_t(k)] * block[size_t(k) + 1]);
     p.scratch.slid = take(p.sliding ? (SLIDING + 1) * p.pitch : 0);
     const bool turned = p.rows == Rows::turned;
@@ -465,8 +493,9 @@ void finish_plan(Plan& p, int64_t threads, int64_t vector_bytes) {
     merge_spread_axes(p);
     ensure_two_axes(p);
     find_sliding(p, vector_bytes / accumulator_size(p.dtype));
-    find_pairs(p);
     fold_images(p);
+    find_pairs(p);
+    find_doubling(p, vector_bytes / accumulator_size(p.dtype));
     for (const Dim& d : p.outer) p.image_count *= d.extent;
     choose_rows(p, vector_bytes / accumulator_size(p.dtype));
     p.whole_images = sums_images(p);

@@ -87,7 +87,8 @@ struct Plan {
     bool whole_images = false;                // every axis is summed whole, and images lie packed, one after the other
     bool sliding = false;                     // small windows that slide by one: position i adds the cells from i - lead on that are there
     bool pairs = false;                       // a gradient of two axes, every position of which adds one cell or two
-    bool whole_lines = false;                 // of these two: rows of the result are whole lines, as far apart
+    int doubling = 0;                         // of one channel: cells become two positions, of which the first (1) or the second (2) adds another
+    bool whole_lines = false;                 // of these three: rows of the result are whole lines, as far apart
     int64_t lead[3] = {}, pitch = 0;          // of each axis; elements between its rows in scratch
     int64_t folded = 1;                       // images that the first axis is made of
     bool gather = false;                      // rows fill no whole lines: those of a box are joined before they are written

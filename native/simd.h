@@ -102,6 +102,16 @@ template <class A> PG_INLINE Vec<A> moved_down(Vec<A> here, Vec<A> after) {
     return load(lanes + 1);
 }
 
+// a0 b0 a1 b1 ...
+template <class A> PG_INLINE void interleave(Vec<A> a, Vec<A> b, Vec<A>& low, Vec<A>& high) {
+    A even[LANES<A>], odd[LANES<A>], both[2 * LANES<A>];
+    store(even, a);
+    store(odd, b);
+    for (int i = 0; i < LANES<A>; ++i) { both[2 * i] = even[i]; both[2 * i + 1] = odd[i]; }
+    low = load(both);
+    high = load(both + LANES<A>);
+}
+
 // y where `sign` is negative, elsewhere x.
 template <class A> PG_INLINE Vec<A> chosen(Vec<A> sign, Vec<A> x, Vec<A> y) {
     A s[LANES<A>], a[LANES<A>], b[LANES<A>];
@@ -117,6 +127,16 @@ template <> PG_INLINE Vec<float> moved_up<float>(Vec<float> before, Vec<float> h
 template <> PG_INLINE Vec<float> moved_down<float>(Vec<float> here, Vec<float> after) { return (Vec<float>)_mm512_alignr_epi32((__m512i)after, (__m512i)here, 1); }
 template <> PG_INLINE Vec<double> moved_up<double>(Vec<double> before, Vec<double> here) { return (Vec<double>)_mm512_alignr_epi64((__m512i)here, (__m512i)before, 7); }
 template <> PG_INLINE Vec<double> moved_down<double>(Vec<double> here, Vec<double> after) { return (Vec<double>)_mm512_alignr_epi64((__m512i)after, (__m512i)here, 1); }
+template <> PG_INLINE void interleave<float>(Vec<float> a, Vec<float> b, Vec<float>& low, Vec<float>& high) {
+    const __m512i first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23), second = _mm512_add_epi32(first, _mm512_set1_epi32(8));
+    low = (Vec<float>)_mm512_permutex2var_ps((__m512)a, first, (__m512)b);
+    high = (Vec<float>)_mm512_permutex2var_ps((__m512)a, second, (__m512)b);
+}
+template <> PG_INLINE void interleave<double>(Vec<double> a, Vec<double> b, Vec<double>& low, Vec<double>& high) {
+    const __m512i first = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11), second = _mm512_add_epi64(first, _mm512_set1_epi64(4));
+    low = (Vec<double>)_mm512_permutex2var_pd((__m512d)a, first, (__m512d)b);
+    high = (Vec<double>)_mm512_permutex2var_pd((__m512d)a, second, (__m512d)b);
+}
 template <> PG_INLINE Vec<float> chosen<float>(Vec<float> sign, Vec<float> x, Vec<float> y) {
     return (Vec<float>)_mm512_mask_mov_ps((__m512)x, _mm512_movepi32_mask((__m512i)sign), (__m512)y);
 }
@@ -128,6 +148,14 @@ template <> PG_INLINE Vec<float> moved_up<float>(Vec<float> before, Vec<float> h
 template <> PG_INLINE Vec<float> moved_down<float>(Vec<float> here, Vec<float> after) { return __builtin_shufflevector(here, after, 1, 2, 3, 4, 5, 6, 7, 8); }
 template <> PG_INLINE Vec<double> moved_up<double>(Vec<double> before, Vec<double> here) { return __builtin_shufflevector(before, here, 3, 4, 5, 6); }
 template <> PG_INLINE Vec<double> moved_down<double>(Vec<double> here, Vec<double> after) { return __builtin_shufflevector(here, after, 1, 2, 3, 4); }
+template <> PG_INLINE void interleave<float>(Vec<float> a, Vec<float> b, Vec<float>& low, Vec<float>& high) {
+    low = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+    high = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+}
+template <> PG_INLINE void interleave<double>(Vec<double> a, Vec<double> b, Vec<double>& low, Vec<double>& high) {
+    low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+}
 template <> PG_INLINE Vec<float> chosen<float>(Vec<float> sign, Vec<float> x, Vec<float> y) { return (Vec<float>)_mm256_blendv_ps((__m256)x, (__m256)y, (__m256)sign); }
 template <> PG_INLINE Vec<double> chosen<double>(Vec<double> sign, Vec<double> x, Vec<double> y) {
     return (Vec<double>)_mm256_blendv_pd((__m256d)x, (__m256d)y, (__m256d)sign);

@@ -72,6 +72,25 @@ SPLIT = {
     "rows of several chunks": Split(regular((9, 67), 3, stride=1, padding="same"), "NHWC", 2, 48),
     "rows of several chunks, the last one short": Split(regular((10, 71), (2, 3), stride=1, padding="same"), "NHWC", 1, 83),
     "short windows, whole lines": Split(regular((26, 38), (3, 2), stride=2, padding="same"), "NHWC", 2, 64),
+    "pairs of cells": Split(
+        Pool((Axis.regular(25, 3, stride=2, padding=1), Axis.regular(38, 5, stride=3, padding=(1, 2)))), "NHWC", 2, 96
+    ),
+    "pairs of cells, fractional": Split(
+        Pool((Axis.fractional(40, [0, 1, 3, 4, *range(6, 41, 2)], overlapping=True), Axis.fractional(33, [*range(0, 34, 3)]))),
+        "NHWC",
+        2,
+        48,
+    ),
+    "pairs of cells, many rows of each": Split(
+        Pool((Axis.regular(53, 9, stride=8, padding=4), Axis.regular(31, 2, stride=1, padding=1))), "NHWC", 2, 64
+    ),
+    "pairs of cells, more of them than positions": Split(Pool((Axis.adaptive(13, 26), Axis.adaptive(11, 21))), "NHWC", 2, 160),
+    "steps of two": Split(regular((41, 90), 3, stride=2, padding="same"), "NCHW", 3, 7),
+    "steps of two, padded": Split(regular((41, 93), 3, stride=2, padding=1), "NCHW", 3, 7),
+    "steps of two, padded by two": Split(
+        Pool((Axis.regular(37, 5, stride=3, padding=2), Axis.regular(124, 3, stride=2, padding=2)), divisor=-7), "NCHW", 3, 7
+    ),
+    "steps of two, small images": Split(regular((13, 30), 3, stride=2, padding=1), "NCHW", 11, 19),
     "short windows of three axes": Split(regular((6, 14, 11), (2, 2, 2), stride=2), "NDHWC", 3, 37),
     "windows that slide": Split(regular((26, 37), 3, stride=1, padding="same"), "NHWC", 2, 64),
     "windows that slide, valid": Split(regular((24, 33), 3, stride=1), "NHWC", 2, 32),
@@ -313,6 +332,11 @@ STREAMED = {
     "long NCHW": (Split(regular((301, 303), 15, stride=1, padding="same"), "NCHW", 6, 17), np.float32),
     "global": (Split(Pool((Axis.whole(7), Axis.whole(9))), "NHWC", 140, 1001), np.float32),
     "three axes": (Split(regular((33, 65, 67), 3, stride=2, padding="same"), "NDHWC", 2, 31), np.float32),
+    "pairs": (Split(regular((112, 113), 3, stride=2, padding="same"), "NHWC", 11, 64), np.float32),
+    "pairs, bfloat16": (Split(regular((112, 113), 3, stride=2, padding=1), "NHWC", 15, 96), support.DTYPES[1]),
+    "steps of two, whole lines": (Split(regular((61, 96), 3, stride=2, padding="same"), "NCHW", 38, 41), np.float32),
+    "steps of two, joined": (Split(regular((62, 112), 3, stride=2, padding="same"), "NCHW", 52, 50), np.float16),
+    "steps of two, padded": (Split(regular((61, 104), 3, stride=2, padding=1), "NCHW", 36, 20), np.float64),
     "sliding": (Split(regular((113, 117), 3, stride=1, padding="same"), "NHWC", 10, 64), np.float32),
     "sliding, float16": (Split(regular((113, 117), 3, stride=1, padding="same"), "NHWC", 14, 96), np.float16),
     "sliding along three axes": (Split(regular((17, 65, 67), (2, 3, 3), stride=1, padding="same"), "NDHWC", 4, 32), np.float32),

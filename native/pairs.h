@@ -1,4 +1,4 @@
-// Gradients of two axes in which every position adds one cell or two of each: windows that overlap by less than half, as of three
+// Gradients of two axes in which every position adds one cell or two of each: windows side by side, or that overlap by less than half, as of three
 // cells with stride two. A row is divided cell by cell, and the positions that a cell completes are written at once, in all rows of
 // the result that the row completes: of the row before, only its divided cells are kept. Channels are whole lines.
 #pragma once

@@ -18,6 +18,7 @@ constexpr int64_t TURNED = 16, TURNED_LONG = 64, TURNED_ELEMENTS = 1 << 18;
 constexpr int64_t IMAGES = 1024;               // images summed to a cell each at a time
 constexpr int64_t GATHER_BYTES = 128 << 10;
 constexpr int64_t FOLDED_IMAGE = 1 << 13;     // elements of an image worth computing together with its neighbours
+constexpr int64_t PAIR_SPREAD = 4;             // rows of the result for a row of the source that are few
 constexpr int64_t RUN_ELEMENTS = 4096;        // elements written as one
 constexpr int64_t WORTH_SPLITTING = 1 << 14;
 
@@ -161,12 +162,13 @@ bool adds_pairs(const Axis& axis) {
     return true;
 }
 
-// Whether pairs.h has it all: a gradient of many channels, of which every position adds one cell or two of each axis.
+// Whether pairs.h has it all: a gradient of many channels, of which every position adds one cell or two of each axis, and a row of the
+// source makes few rows of the result: those are written side by side.
 void find_pairs(Plan& p) {
     const int64_t item = size_of(p.dtype), channels = p.channels * item;
     if (p.rank() != 2 || p.sliding || !p.divide_first || p.accumulate || p.channels < FEW_CHANNELS || channels % 64 || p.channel_source != item) return;
     if (p.channel_result != item || p.steps[1].result_stride != channels || p.steps[0].result_stride % channels) return;
-    p.pairs = (p.axes[0]->reach[0] == 2 || p.axes[1]->reach[0] == 2) && adds_pairs(*p.axes[0]) && adds_pairs(*p.axes[1]);
+    p.pairs = adds_pairs(*p.axes[0]) && adds_pairs(*p.axes[1]) && p.axes[0]->positions <= PAIR_SPREAD * p.axes[0]->rows;
     p.whole_lines = p.steps[0].result_stride % 64 == 0;
 }
 

@@ -74,7 +74,9 @@ private:
     template <int V, bool PLANE, bool PAST> void slide_channels(const Terms<A>& terms, const Cells& cells, int64_t channel);
     // How far behind a row lies one that is needed soon, but not at once.
     int64_t rows_ahead(int64_t stride) const { return stride * ceil_div(AHEAD, most(in_, 1) * int64_t(sizeof(S))); }
-    // Windows that overlap by less than half (pairs.h), all channels at a time.
+    // Whether rows of the result can be written past the caches, if they must.
+    bool fills_lines(const char* result) const { return !streaming_ || (plan_.whole_lines && to_line(result) == 0); }
+    // Windows side by side, or that overlap by less than half (pairs.h), all channels at a time.
     bool is_paired(const char* result) const;
     void run_pairs(const char* source, char* result);
     // Rows of the result that the row with these cells completes: all channels; V vectors of them.

@@ -10,23 +10,19 @@ namespace PG_ISA {
 
 // a0 b0 a1 b1 ...: a vector or two of storage.
 template <class S, class A, bool PAST> PG_INLINE void put_interleaved(Vec<A> a, Vec<A> b, char* to) {
-    auto put = [&](Vec<A> x, int at) PG_INLINED {
-        if (PAST) return stream(reinterpret_cast<A*>(to + at), x);
-        ask_to_write(to + at);
-        std::memcpy(to + at, &x, sizeof x);
-    };
-    if constexpr (sizeof(S) < sizeof(A)) put(narrow_interleaved<S>(a, b), 0);
-    else {
-        Vec<A> low, high;
-        interleave<A>(a, b, low, high);
-        put(low, 0);
-        put(high, VECTOR_BYTES);
+    if constexpr (sizeof(S) < sizeof(A)) {
+        const Vec<A> both = narrow_interleaved<S>(a, b);
+        write_vectors<A, A, 1, PAST>(&both, to);
+    } else {
+        Vec<A> both[2];
+        interleave<A>(a, b, both[0], both[1]);
+        write_vectors<A, A, 2, PAST>(both, to);
     }
 }
 
 template <class S> bool Box<S>::is_doubling(const char* result) const {
     const bool whole = b_[1] - a_[1] == plan_.axes[1]->positions;
-    return plan_.doubling && whole && (!streaming_ || (plan_.whole_lines && to_line(result) == 0));
+    return plan_.doubling != Doubling::none && whole && fills_lines(result);
 }
 
 // n positions of a row of the result, from the cells `x` of a row and, if they SHARE it, `y` of the one before.
@@ -68,7 +64,7 @@ template <class S> void Box<S>::run_doubling(const char* source, char* result) {
         for (; i < b_[0] && axis.hi[i] == r + 1; ++i) {
             char* to = result + (i - a_[0]) * down.result_stride;
             const bool shared = axis.lo[i] < r;
-            if (plan_.doubling > 1) shared ? double_row<S, A, true, true>(x, y, to, n, streaming_) : double_row<S, A, true, false>(x, y, to, n, streaming_);
+            if (plan_.doubling == Doubling::after) shared ? double_row<S, A, true, true>(x, y, to, n, streaming_) : double_row<S, A, true, false>(x, y, to, n, streaming_);
             else shared ? double_row<S, A, false, true>(x, y, to, n, streaming_) : double_row<S, A, false, false>(x, y, to, n, streaming_);
         }
         if (plan_.gather) pass_on(result + (i - a_[0]) * down.result_stride);

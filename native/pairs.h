@@ -1,6 +1,6 @@
-// Gradients of two axes in which every position adds one cell or two of each: windows side by side, or that overlap by less than half, as of three
-// cells with stride two. A row is divided cell by cell, and the positions that a cell completes are written at once, in all rows of
-// the result that the row completes: of the row before, only its divided cells are kept. Channels are whole lines.
+// Gradients of two axes in which every position adds one cell or two of each: windows side by side, or that overlap by less than half,
+// as of three cells with stride two. A row is divided cell by cell, and the positions that a cell completes are written at once, in all
+// rows of the result that the row completes: of the row before, only its divided cells are kept. Channels are whole lines.
 #pragma once
 
 #include "sliding.h"
@@ -20,7 +20,7 @@ struct PairRows {
 };
 
 template <class S> bool Box<S>::is_paired(const char* result) const {
-    return plan_.pairs && channels_ == plan_.channels && (!streaming_ || (plan_.whole_lines && to_line(result) == 0));
+    return plan_.pairs && channels_ == plan_.channels && fills_lines(result);
 }
 
 template <class S> template <int V, bool PAST> void Box<S>::pair_channels(const PairRows& rows, const Cells& cells, int64_t channel) {
@@ -61,11 +61,7 @@ template <class S> template <int V, bool PAST> void Box<S>::pair_channels(const 
 }
 
 template <class S> template <bool PAST> void Box<S>::pair_rows(const PairRows& rows, const Cells& cells) {
-    constexpr int64_t v = LANES<A>;
-    int64_t c = 0;
-    for (; c + PAIR_VECTORS * v <= channels_; c += PAIR_VECTORS * v) pair_channels<PAIR_VECTORS, PAST>(rows, cells, c);
-    for (; c + 2 * v <= channels_; c += 2 * v) pair_channels<2, PAST>(rows, cells, c);
-    if constexpr (sizeof(S) == sizeof(A)) for (; c < channels_; c += v) pair_channels<1, PAST>(rows, cells, c);
+    by_vectors<S, A, PAIR_VECTORS>(channels_, [&](auto V, int64_t c) { pair_channels<decltype(V)::value, PAST>(rows, cells, c); });
 }
 
 template <class S> void Box<S>::run_pairs(const char* source, char* result) {

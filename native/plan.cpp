@@ -18,7 +18,6 @@ constexpr int64_t TURNED = 16, TURNED_LONG = 64, TURNED_ELEMENTS = 1 << 18;
 constexpr int64_t IMAGES = 1024;               // images summed to a cell each at a time
 constexpr int64_t GATHER_BYTES = 128 << 10;
 constexpr int64_t FOLDED_IMAGE = 1 << 13;     // elements of an image worth computing together with its neighbours
-constexpr int64_t PAIR_SPREAD = 4;             // rows of the result for a row of the source that are few
 constexpr int64_t RUN_ELEMENTS = 4096;        // elements written as one
 constexpr int64_t WORTH_SPLITTING = 1 << 14;
 
@@ -109,94 +108,6 @@ void merge_spread_axes(Plan& p) {
     }
 }
 
-// Whether windows slide by one along an axis: position i adds the cells from i - lead on that are there.
-bool slides(const Axis& axis, int64_t& lead) {
-    const int64_t reach = axis.reach[0];
-    int64_t i = 0;
-    while (i < axis.positions && axis.hi[size_t(i)] - axis.lo[size_t(i)] != reach) ++i;
-    if (i == axis.positions) return false;
-    lead = i - axis.lo[size_t(i)];
-    for (i = 0; i < axis.positions; ++i) {
-        const int64_t lo = std::max(i - lead, axis.base), hi = std::min(i - lead + reach, axis.base + axis.rows);
-        if (lo >= hi || axis.lo[size_t(i)] != lo || axis.hi[size_t(i)] != hi) return false;
-    }
-    return true;
-}
-
-// The most that anything is divided by, as far as WHOLE: what is more is WHOLE + 1. A constant counts for nothing.
-int64_t most_divisor(const Plan& p) {
-    int64_t product = 1;
-    for (const Axis* axis : p.axes) {
-        if (p.constant_divisor || axis->count.empty()) continue;
-        product = std::min(WHOLE + 1, product * std::min(WHOLE + 1, *std::max_element(axis->count.begin(), axis->count.end())));
-    }
-    return product;
-}
-
-// Whether sliding.h has it all: windows, channels and rows of the result that it knows; of many channels, a gradient. One channel
-// fills vectors along the last axis: not if most of the last one is empty, and not if rows are wider than two strips, which read and
-// write them in pieces too short for memory (16 bits in the caches do not mind).
-void find_sliding(Plan& p, int64_t lanes) {
-    const int K = p.rank();
-    const Axis& last = *p.axes.back();
-    const int64_t item = size_of(p.dtype), channels = p.channels * item, width = last.positions;
-    const bool one = p.channels == 1 && p.steps.back().source_stride == item && p.source_bytes > 0 && last.reach[0] == SLIDING &&
-                     5 * width > 3 * round_up(width, lanes) && most_divisor(p) <= WHOLE &&
-                     (width <= 2 * lanes * strip_vectors(accumulator_size(p.dtype)) || (item == 2 && !p.streaming));
-    const bool many = p.channels >= FEW_CHANNELS && channels % 64 == 0 && p.channel_source == item && p.channel_result == item;
-    if (K > 3 || !(one || (many && p.divide_first)) || p.accumulate || p.steps.back().result_stride != channels) return;
-    p.whole_lines = width * channels % 64 == 0;
-    for (int k = 0; k < K; ++k) {
-        const int64_t reach = p.axes[size_t(k)]->reach[0];
-        if (reach > SLIDING || reach < (K == 2 || (one && k > 0) ? SLIDING : 2) || (many && p.steps[size_t(k)].result_stride % channels) || !slides(*p.axes[size_t(k)], p.lead[k])) return;
-        p.whole_lines = p.whole_lines && (k == K - 1 || p.steps[size_t(k)].result_stride % 64 == 0);
-    }
-    p.sliding = true;
-}
-
-// Whether every position adds one cell or two, in order.
-bool adds_pairs(const Axis& axis) {
-    if (axis.reach[0] > 2) return false;
-    for (size_t i = 0; i < axis.lo.size(); ++i)
-        if (axis.lo[i] >= axis.hi[i] || (i > 0 && axis.hi[i] < axis.hi[i - 1])) return false;
-    return true;
-}
-
-// Whether pairs.h has it all: a gradient of many channels, of which every position adds one cell or two of each axis, and a row of the
-// source makes few rows of the result: those are written side by side.
-void find_pairs(Plan& p) {
-    const int64_t item = size_of(p.dtype), channels = p.channels * item;
-    if (p.rank() != 2 || p.sliding || !p.divide_first || p.accumulate || p.channels < FEW_CHANNELS || channels % 64 || p.channel_source != item) return;
-    if (p.channel_result != item || p.steps[1].result_stride != channels || p.steps[0].result_stride % channels) return;
-    p.pairs = adds_pairs(*p.axes[0]) && adds_pairs(*p.axes[1]) && p.axes[0]->positions <= PAIR_SPREAD * p.axes[0]->rows;
-    p.whole_lines = p.steps[0].result_stride % 64 == 0;
-}
-
-// Which of two positions side by side adds two cells, if these are all there is: the first one 1, the second one 2, otherwise 0. Both
-// have the cell `lead` and those after it, one for each two positions.
-int doubling_of(const Axis& axis, int64_t& lead) {
-    const int64_t end = axis.base + axis.rows;
-    for (int which = 1; which <= 2 && axis.positions > 1; ++which) {
-        lead = axis.lo[size_t(2 - which)];
-        bool fits = true;
-        for (int64_t i = 0; i < axis.positions && fits; ++i) {
-            const int64_t cell = lead + i / 2, lo = cell - (which == 1 && i % 2 == 0), hi = cell + 1 + (which == 2 && i % 2 == 1);
-            fits = cell >= axis.base && cell < end && axis.lo[size_t(i)] == std::max(lo, axis.base) && axis.hi[size_t(i)] == std::min(hi, end);
-        }
-        if (fits) return which;
-    }
-    return 0;
-}
-
-// Whether doubling.h has it all: a gradient of one channel. Not if most of a row's last vector is empty.
-void find_doubling(Plan& p, int64_t lanes) {
-    const int64_t item = size_of(p.dtype), width = ceil_div(p.axes.back()->positions, 2);
-    if (p.rank() != 2 || p.sliding || !p.divide_first || p.accumulate || p.channels != 1 || p.steps[1].result_stride != item) return;
-    if (5 * width <= 3 * round_up(width, lanes) || !adds_pairs(*p.axes[0])) return;
-    p.doubling = doubling_of(*p.axes[1], p.lead[1]);
-    p.whole_lines = p.axes[1]->positions * item % 64 == 0 && p.steps[0].result_stride % 64 == 0;
-}
-
 // Images that follow each other in both arrays, with short intervals on the first axis, are one taller image: the same
 // intervals, repeated. Nothing is added across the seams.
 void fold_images(Plan& p) {
@@ -245,19 +156,6 @@ void ensure_two_axes(Plan& p) {
     p.made.push_back(identity(first.extent));
     p.axes.insert(p.axes.begin(), p.made.back().get());
     p.steps.insert(p.steps.begin(), first);
-}
-
-// Whether each image is summed to one cell, images lying packed in the source while the cells lie packed in the result.
-bool sums_images(const Plan& p) {
-    const int64_t item = size_of(p.dtype);
-    if (p.divide_first || p.accumulate || item != accumulator_size(p.dtype) || p.channels < FEW_CHANNELS || p.channel_source % item || p.source_bytes == 0) return false;
-    int64_t packed = item;
-    for (size_t k = p.axes.size(); k-- > 0;) {
-        const Axis& a = *p.axes[k];
-        if (a.positions != 1 || a.rows < 1 || a.base != 0 || a.lo[0] != 0 || a.hi[0] != a.rows || (a.rows > 1 && p.steps[k].source_stride != packed)) return false;
-        packed *= a.rows;
-    }
-    return p.channel_source == packed;
 }
 
 // Whether every cell that the last axis needs becomes two positions of it, side by side.
@@ -320,10 +218,10 @@ int64_t lay_out(Plan& p) {
     const int64_t batch = K == 2 ? p.batch : 1;
     choose_run(p);
     // Rows of whole pages lie well apart: or what is read next has the last 12 bits of an address that was just written to.
-    p.pitch = p.doubling ? padded_row(in + 4 * FEW_CHANNELS, item) : p.sliding ? padded_row(out, item) + (out * item % 4096 ? 0 : 1024 / item) : 0;
+    p.pitch = p.doubling != Doubling::none ? padded_row(in + 4 * FEW_CHANNELS, item) : p.sliding ? padded_row(out, item) + (out * item % 4096 ? 0 : 1024 / item) : 0;
     p.ring_rows = p.axes[0]->is_long() ? rows[0] : std::min(rows[0], round_up(p.axes[0]->reach[0] + batch - 1, batch));
     const int64_t slid = p.sliding && K == 3 ? SLIDING * (p.box[1] + 1) * p.pitch : 0;  // a row more, so that planes do not share a cache's sets
-    p.scratch.ring = take(std::max(std::max(slid, p.pairs ? in : p.doubling ? 2 * p.pitch : 0), p.ring_rows * (K == 2 ? block[1] : padded_row(block[1], item))));
+    p.scratch.ring = take(std::max(std::max(slid, p.pairs ? in : p.doubling != Doubling::none ? 2 * p.pitch : 0), p.ring_rows * (K == 2 ? block[1] : padded_row(block[1], item))));
     for (int k = 1; k < K - 1; ++k) p.scratch.level[k] = take(rows[size_t(k)] * block[size_t(k) + 1]);
     p.scratch.slid = take(p.sliding ? (SLIDING + 1) * p.pitch : 0);
     const bool turned = p.rows == Rows::turned;
@@ -500,7 +398,7 @@ void finish_plan(Plan& p, int64_t threads, int64_t vector_bytes) {
     find_doubling(p, vector_bytes / accumulator_size(p.dtype));
     for (const Dim& d : p.outer) p.image_count *= d.extent;
     choose_rows(p, vector_bytes / accumulator_size(p.dtype));
-    p.whole_images = sums_images(p);
+    find_whole_images(p);
     choose_boxes(p, threads);
     compile_programs(p);
     if (p.dtype == Dtype::float64) { fill_divisors<double>(p); fill_lanes<double>(p); }

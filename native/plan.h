@@ -47,6 +47,10 @@ enum class Rows : int {
 // a term and the next; anywhere.
 enum class Picks : int { in_order, one_load, two_loads, paired, far };
 
+// Which neighbour one of the two positions that a cell becomes adds (doubling.h): the first of them the cell before, or the second the
+// cell after.
+enum class Doubling : int { none, before, after };
+
 // Picks for `period` packed rows: vector v of the result adds, for each term t, the elements index[v][t][lane] after
 // offset[v][t]; a negative index means that the term is absent. Made for one vector width.
 struct Weave {
@@ -87,7 +91,7 @@ struct Plan {
     bool whole_images = false;                // every axis is summed whole, and images lie packed, one after the other
     bool sliding = false;                     // small windows that slide by one: position i adds the cells from i - lead on that are there
     bool pairs = false;                       // a gradient of two axes, every position of which adds one cell or two
-    int doubling = 0;                         // of one channel: cells become two positions, of which the first (1) or the second (2) adds another
+    Doubling doubling = Doubling::none;       // of one channel: cells become two positions side by side
     bool whole_lines = false;                 // of these three: rows of the result are whole lines, as far apart
     int64_t lead[3] = {}, pitch = 0;          // of each axis; elements between its rows in scratch
     int64_t folded = 1;                       // images that the first axis is made of
@@ -134,6 +138,12 @@ inline int64_t turned_chunk(int64_t channels) { return 256 / channels / 8 * 8 + 
 
 // Index tables for a short last axis of few channels (weaving.cpp), if they are not too large.
 bool make_weave(Plan& plan, int64_t lanes);
+
+// Which of the kernels for poolings of their own a plan is for (kinds.cpp), by vectors of so many lanes.
+void find_sliding(Plan& plan, int64_t lanes);
+void find_pairs(Plan& plan);
+void find_doubling(Plan& plan, int64_t lanes);
+void find_whole_images(Plan& plan);
 
 // Plan a call from its arrays' non-spatial dimensions (`plan.outer`), its axes and their strides. `threads` bounds how
 // finely the work is cut, never the result.

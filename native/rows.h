@@ -129,6 +129,13 @@ template <class S, class A, int FINISH> inline void write_sum(char* out, const A
     write_sum<S, A, FINISH, false>(out + (head + body) * item, p, count, n - head - body, by);
 }
 
+// The same, divided by d (1: not at all).
+template <class S, class A> inline void write_sum(char* out, const A* const* in, int count, int64_t n, int64_t d, bool streaming) {
+    if (d == 1) return write_sum<S, A, AS_IS>(out, in, count, n, A(1), streaming);
+    if (is_power_of_two(d)) return write_sum<S, A, TIMES>(out, in, count, n, A(1) / A(d), streaming);
+    write_sum<S, A, OVER>(out, in, count, n, A(d), streaming);
+}
+
 // V vectors of accumulators, V / 2 of storage if that is half as wide.
 template <class S, class A, int V, bool PAST> PG_INLINE void write_vectors(const Vec<A>* sum, char* out) {
     constexpr int per = sizeof(A) / sizeof(S);
@@ -142,11 +149,13 @@ template <class S, class A, int V, bool PAST> PG_INLINE void write_vectors(const
     });
 }
 
-// The same, divided by d (1: not at all).
-template <class S, class A> inline void write_sum(char* out, const A* const* in, int count, int64_t n, int64_t d, bool streaming) {
-    if (d == 1) return write_sum<S, A, AS_IS>(out, in, count, n, A(1), streaming);
-    if (is_power_of_two(d)) return write_sum<S, A, TIMES>(out, in, count, n, A(1) / A(d), streaming);
-    write_sum<S, A, OVER>(out, in, count, n, A(d), streaming);
+// function(V, c) for every c channels on, V vectors of them at a time, at most MOST: as many as there are, in whole lines.
+template <class S, class A, int MOST, class F> PG_INLINE void by_vectors(int64_t channels, const F& function) {
+    constexpr int64_t v = LANES<A>;
+    int64_t c = 0;
+    for (; c + MOST * v <= channels; c += MOST * v) function(std::integral_constant<int, MOST>(), c);
+    for (; c + 2 * v <= channels; c += 2 * v) function(std::integral_constant<int, 2>(), c);
+    if constexpr (sizeof(S) == sizeof(A)) for (; c < channels; c += v) function(std::integral_constant<int, 1>(), c);
 }
 
 template <class S, class A> inline void store_run(const A* from, char* to, int64_t n, bool accumulate, bool streaming) {

@@ -82,16 +82,12 @@ template <class S> template <int V, bool PLANE, bool PAST> void Box<S>::slide_ch
 }
 
 template <class S> template <bool PLANE, bool PAST> void Box<S>::slide_row(const Terms<A>& terms, const Cells& cells) {
-    constexpr int64_t v = LANES<A>;
-    int64_t c = 0;
-    for (; c + MOST_VECTORS * v <= channels_; c += MOST_VECTORS * v) slide_channels<MOST_VECTORS, PLANE, PAST>(terms, cells, c);
-    for (; c + 2 * v <= channels_; c += 2 * v) slide_channels<2, PLANE, PAST>(terms, cells, c);
-    if constexpr (sizeof(S) == sizeof(A)) for (; c < channels_; c += v) slide_channels<1, PLANE, PAST>(terms, cells, c);
+    by_vectors<S, A, MOST_VECTORS>(channels_, [&](auto V, int64_t c) { slide_channels<decltype(V)::value, PLANE, PAST>(terms, cells, c); });
 }
 
 template <class S> bool Box<S>::is_sliding(const char* result) const {
     const bool whole = channels_ == plan_.channels && (channels_ > 1 || b_[K - 1] - a_[K - 1] == plan_.axes[K - 1]->positions);
-    return plan_.sliding && whole && (!streaming_ || (plan_.whole_lines && to_line(result) == 0));
+    return plan_.sliding && whole && fills_lines(result);
 }
 
 template <class S> void Box<S>::run_sliding(const char* source, char* result) {

@@ -205,21 +205,20 @@ inline void stream_lines(char* to, const char* from, int64_t bytes) {
         stream(reinterpret_cast<float*>(to + k), load(reinterpret_cast<const float*>(from + k)));
 }
 
-// Copy bytes that the caches keep, a few vectors at a time.
+// Copy bytes that the caches keep, two lines at a time. (Asking for these before they are written makes it slower.)
 PG_INLINE void copy_vectors(char* to, const char* from, int64_t bytes) {
-    constexpr int64_t v = VECTOR_BYTES;
+    constexpr int64_t v = VECTOR_BYTES, two = 2 * LINE;
     if (bytes < v) { std::memcpy(to, from, size_t(bytes)); return; }
-    auto copy = [&](int64_t k, auto n) {
-        Vec<float> x[decltype(n)::value];
-        for (int i = 0; i < decltype(n)::value; ++i) ask_to_write(to + k + i * v);
-        for (int i = 0; i < decltype(n)::value; ++i) std::memcpy(&x[i], from + k + i * v, sizeof x[i]);
-        for (int i = 0; i < decltype(n)::value; ++i) std::memcpy(to + k + i * v, &x[i], sizeof x[i]);
-    };
     int64_t k = 0;
-    for (; k + 4 * v <= bytes; k += 4 * v) copy(k, std::integral_constant<int, 4>());
-    if (k + 2 * v <= bytes) { copy(k, std::integral_constant<int, 2>()); k += 2 * v; }
-    if (k + v <= bytes) { copy(k, std::integral_constant<int, 1>()); k += v; }
-    if (k < bytes) copy(bytes - v, std::integral_constant<int, 1>());  // overlaps its neighbour
+    for (; k + two <= bytes; k += two) {
+        Vec<float> x[two / v];
+        each<int(two / v)>([&](auto i) PG_INLINED { std::memcpy(&x[i], from + k + i * v, v); });
+        each<int(two / v)>([&](auto i) PG_INLINED { std::memcpy(to + k + i * v, &x[i], v); });
+    }
+    for (; k < bytes; k += v) {
+        const int64_t at = least(k, bytes - v);  // the last one overlaps its neighbour
+        store(reinterpret_cast<float*>(to + at), load(reinterpret_cast<const float*>(from + at)));
+    }
 }
 
 // out[c * out_stride + r] = in[r * in_stride + c] for a square block: 8 x 8 for float, 4 x 4 for double.

@@ -61,20 +61,42 @@ template <class Ready> void spin(Ready ready) {
     while (!ready() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
 }
 
-struct Job {
-    TaskFunction function;
-    const void* context;
-    int64_t count, threads;
-    std::atomic<int64_t> next{0};
+// Tasks [next, end), which the threads take in runs.
+struct Part {
+    alignas(64) std::atomic<int64_t> next;
+    int64_t end;
+};
 
-    // Tasks that follow each other use each other's memory: a thread takes a run of them, shorter towards the end.
-    void work(char* scratch) {
-        for (int64_t task = 0; task < count;) {
-            const int64_t run = std::max<int64_t>(1, (count - task) / (4 * threads));
-            if (!next.compare_exchange_weak(task, task + run, std::memory_order_relaxed)) continue;
-            function(context, task, task + run, scratch);
+// Every thread has its own part of the tasks, the same in every call that is like this one: what it touched in the call before may still
+// lie in its own cache. Tasks that follow each other use each other's memory: a thread takes a run of them, shorter towards the end of the
+// part, and then helps with the parts of the others.
+class Job {
+public:
+    Job(TaskFunction function, const void* context, int64_t count, int64_t threads)
+        : function_(function), context_(context), parts_(size_t(threads)) {
+        for (int64_t k = 0; k < threads; ++k) {
+            parts_[size_t(k)].next = count / threads * k + std::min(k, count % threads);
+            parts_[size_t(k)].end = count / threads * (k + 1) + std::min(k + 1, count % threads);
         }
     }
+
+    void work(size_t thread, char* scratch) {
+        for (size_t k = 0; k < parts_.size(); ++k) finish(parts_[(thread + k) % parts_.size()], scratch);
+    }
+
+private:
+    void finish(Part& part, char* scratch) {
+        for (int64_t task = part.next; task < part.end;) {
+            const int64_t run = std::max<int64_t>(1, (part.end - task) / 4);
+            if (!part.next.compare_exchange_weak(task, task + run, std::memory_order_relaxed)) continue;
+            function_(context_, task, task + run, scratch);
+            task = part.next;
+        }
+    }
+
+    TaskFunction function_;
+    const void* context_;
+    std::vector<Part> parts_;
 };
 
 class Pool {
@@ -97,7 +119,7 @@ public:
             ++turn_;
         }
         wake_.notify_all();
-        job.work(scratch_[0]->get(scratch));
+        job.work(0, scratch_[0]->get(scratch));
         spin([this] { return running_ == 0; });
         {
             std::unique_lock<std::mutex> lock(mutex_);
@@ -130,7 +152,7 @@ private:
             Job* job = job_;
             char* scratch = scratch_[index]->get(0);
             lock.unlock();
-            job->work(scratch);
+            job->work(index, scratch);
             lock.lock();
             if (--running_ == 0) done_.notify_one();
         }
@@ -175,14 +197,16 @@ Pool& pool() {
 
 void run_tasks(TaskFunction function, const void* context, int64_t count, int64_t threads, size_t scratch) {
     threads = std::min(threads, count);
-    Job job{function, context, count, threads};
     PlainArithmetic plain;
     if (threads > 1) {
         std::unique_lock<std::mutex> lock(pool().busy, std::try_to_lock);
-        if (lock.owns_lock()) return pool().run(job, threads, scratch);
+        if (lock.owns_lock()) {
+            Job job(function, context, count, threads);
+            return pool().run(job, threads, scratch);
+        }
     }
     thread_local Scratch own;
-    job.work(own.get(scratch));
+    function(context, 0, count, own.get(scratch));
     own.shrink();
 }
 

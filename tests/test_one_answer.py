@@ -85,6 +85,7 @@ SPLIT = {
         Pool((Axis.regular(53, 9, stride=8, padding=4), Axis.regular(31, 2, stride=1, padding=1))), "NHWC", 2, 64
     ),
     "pairs of cells, more of them than positions": Split(Pool((Axis.adaptive(13, 26), Axis.adaptive(11, 21))), "NHWC", 2, 160),
+    "pairs of cells, channels cut": Split(regular((4, 5), 3, stride=2, padding="same"), "NHWC", 1, 4096),
     "steps of two": Split(regular((41, 90), 3, stride=2, padding="same"), "NCHW", 3, 7),
     "steps of two, padded": Split(regular((41, 93), 3, stride=2, padding=1), "NCHW", 3, 7),
     "steps of two, padded by two": Split(
@@ -187,6 +188,10 @@ SPLIT = {
 }
 
 
+# One case of each kind that has kernels of its own.
+KINDS = ["pairs of cells", "steps of two", "windows that slide", "windows that slide over 61 lanes", "global NCHW"]
+
+
 @cache
 def defined(name: str, dtype: np.dtype[Any], forwards: bool) -> tuple[support.Array, support.Array]:
     """The source of a case and what the NumPy engine makes of it."""
@@ -283,7 +288,7 @@ def test_any_memory(pool: Pool, data: st.DataObject, dtype: np.dtype[Any], seed:
 
 @pytest.mark.parametrize("out_view", support.VIEWS[:-1])
 @pytest.mark.parametrize("view", support.VIEWS)
-@pytest.mark.parametrize("name", ["3x3 s2 same NHWC", "3x3 s1 same three channels", "window 15 NCHW", "three axes"])
+@pytest.mark.parametrize("name", [*KINDS, "3x3 s2 same NHWC", "3x3 s1 same three channels", "window 15 NCHW", "three axes"])
 def test_memory_of_large_arrays(name: str, view: str, out_view: str) -> None:
     split = SPLIT[name]
     for forwards in (False, True):
@@ -386,6 +391,17 @@ def test_forward_beyond_the_cache() -> None:
         assert want.nbytes > 32 << 20
         for threads in (1, 2):
             support.assert_same_bits(poolgrad.forward(pool, x, layout=layout, num_threads=threads), want)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_accumulating(name: str) -> None:
+    split = SPLIT[name]
+    for dtype in support.DTYPES:
+        dy, plain = defined(name, dtype, False)
+        old = support.random_array(7, plain.shape, dtype)
+        want = support.compute("numpy", split.pool, dy, split.layout, forwards=False, out=old.copy(), accumulate=True)
+        got = poolgrad.gradient(split.pool, dy, layout=split.layout, out=old, accumulate=True, num_threads=2)
+        support.assert_same_bits(got, want, (name, dtype))
 
 
 def test_accumulating_beyond_the_cache() -> None:

@@ -56,6 +56,7 @@ private:
         return least(n, plan_.axes[k]->alike[i]);
     }
     void run_images(const char* source, char* result);
+    void run_cell(const char* source, char* result);
     // Small windows over rows that can be used where they lie, into rows that lie packed.
     bool is_direct(const char* source, const char* result) const;
     void run_direct(const char* source, char* result);
@@ -81,7 +82,7 @@ private:
     void run_pairs(const char* source, char* result);
     // Rows of the result that the row with these cells completes: all channels; V vectors of them.
     template <bool PAST> void pair_rows(const PairRows& rows, const Cells& cells);
-    template <int V, bool PAST> void pair_channels(const PairRows& rows, const Cells& cells, int64_t channel);
+    template <int V, bool PAST, bool KEEPS> void pair_channels(const PairRows& rows, const Cells& cells, int64_t channel);
     // One channel, in steps of two along the last axis (doubling.h).
     bool is_doubling(const char* result) const;
     void run_doubling(const char* source, char* result);

@@ -5,6 +5,7 @@
 // result. Short intervals on the first axis keep a ring of the blocks in reach, so nothing is computed twice; long
 // ones keep them all. A last axis that adds nothing is spread only when the result is written: copying commutes with
 // every sum.
+#include "cell.h"
 #include "direct.h"
 #include "doubling.h"
 #include "floor.h"
@@ -45,6 +46,7 @@ template <class S> void Box<S>::run(const char* source, char* result, const int6
     char* target = plan_.gather && !lines ? begin_gathering(result) : result;
     if (lines) lines_.begin(result);
     if (plan_.whole_images) run_images(source, target);
+    else if (plan_.one_cell) run_cell(source, target);
     else if (is_sliding(target)) run_sliding(source, target);
     else if (is_paired(target)) run_pairs(source, target);
     else if (is_doubling(target)) run_doubling(source, target);

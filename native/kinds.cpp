@@ -114,6 +114,13 @@ void find_doubling(Plan& p, int64_t lanes) {
     p.whole_lines = p.axes[1]->positions * item % 64 == 0 && p.steps[0].result_stride % 64 == 0;
 }
 
+// Whether cell.h has it all.
+void find_one_cell(Plan& p) {
+    p.one_cell = p.divide_first && !p.accumulate && p.channels >= FEW_CHANNELS && p.channel_result == size_of(p.dtype);
+    for (const Axis* axis : p.axes)
+        for (size_t i = 0; i < axis->lo.size() && p.one_cell; ++i) p.one_cell = axis->lo[i] == axis->lo[0] && axis->hi[i] == axis->lo[0] + 1;
+}
+
 // Whether images.h has it all.
 void find_whole_images(Plan& p) { p.whole_images = sums_images(p); }
 

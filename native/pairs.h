@@ -23,7 +23,7 @@ template <class S> bool Box<S>::is_paired(const char* result) const {
     return plan_.pairs && channels_ == plan_.channels && fills_lines(result);
 }
 
-template <class S> template <int V, bool PAST> void Box<S>::pair_channels(const PairRows& rows, const Cells& cells, int64_t channel) {
+template <class S> template <int V, bool PAST, bool KEEPS> void Box<S>::pair_channels(const PairRows& rows, const Cells& cells, int64_t channel) {
     constexpr int64_t v = LANES<A>, item = sizeof(S);
     const Axis& axis = *plan_.axes[1];
     const int64_t *lo = axis.lo.data(), *hi = axis.hi.data(), first = need_[1].a;
@@ -36,32 +36,36 @@ template <class S> template <int V, bool PAST> void Box<S>::pair_channels(const 
         const int64_t d = divider_.divisor_at(cells.product, c, cells.end - c, n);
         const Vec<A> by = splat(A(d)), over = splat(reciprocal(A(d)));
         for (int64_t j = c; j < c + n; ++j, from += cells.step, kept += channels_) {
-            insist<V * v * item>(from + cells.ahead);
+            if (PAST) insist<V * v * item>(from + cells.ahead);
+            else prefetch(from + cells.ahead, V * v * item);
             each<V>([&](auto k) PG_INLINED {
                 x1[k] = quotient(load_wide<S, A>(from + k * v * item), by, over);
-                y1[k] = load(kept + k * v);
-                if (rows.last) store(kept + k * v, x1[k]);
+                if (KEEPS) y1[k] = load(kept + k * v);
+                if (KEEPS && rows.last) store(kept + k * v, x1[k]);
             });
             for (; i < b_[1] && hi[i] == first + j + 1; ++i, place += channels_ * item) {
                 Vec<A> x[V], y[V];
                 const bool two = lo[i] < first + j;
                 each<V>([&](auto k) PG_INLINED {
                     x[k] = two ? x0[k] + x1[k] : x1[k];
-                    y[k] = two ? y0[k] + y1[k] : y1[k];
+                    if (KEEPS) y[k] = two ? y0[k] + y1[k] : y1[k];
                 });
                 for (int r = 0; r < rows.count; ++r) {
                     Vec<A> sum[V];
-                    each<V>([&](auto k) PG_INLINED { sum[k] = rows.shared[r] ? y[k] + x[k] : x[k]; });
-                    write_vectors<S, A, V, PAST>(sum, rows.out[r] + place);
+                    each<V>([&](auto k) PG_INLINED { sum[k] = KEEPS && rows.shared[r] ? y[k] + x[k] : x[k]; });
+                    write_vectors<S, A, V, PAST, KEEPS>(sum, rows.out[r] + place);
                 }
             }
-            each<V>([&](auto k) PG_INLINED { x0[k] = x1[k]; y0[k] = y1[k]; });
+            each<V>([&](auto k) PG_INLINED { x0[k] = x1[k]; if (KEEPS) y0[k] = y1[k]; });
         }
     }
 }
 
 template <class S> template <bool PAST> void Box<S>::pair_rows(const PairRows& rows, const Cells& cells) {
-    by_vectors<S, A, PAIR_VECTORS>(channels_, [&](auto V, int64_t c) { pair_channels<decltype(V)::value, PAST>(rows, cells, c); });
+    by_vectors<S, A, PAIR_VECTORS>(channels_, [&](auto V, int64_t c) {
+        constexpr int v = decltype(V)::value;
+        plan_.axes[0]->reach[0] > 1 ? pair_channels<v, PAST, true>(rows, cells, c) : pair_channels<v, PAST, false>(rows, cells, c);
+    });
 }
 
 template <class S> void Box<S>::run_pairs(const char* source, char* result) {

@@ -218,7 +218,7 @@ int64_t lay_out(Plan& p) {
     const int64_t batch = K == 2 ? p.batch : 1;
     choose_run(p);
     // Rows of whole pages lie well apart: or what is read next has the last 12 bits of an address that was just written to.
-    p.pitch = p.doubling != Doubling::none ? padded_row(in + 4 * FEW_CHANNELS, item) : p.sliding ? padded_row(out, item) + (out * item % 4096 ? 0 : 1024 / item) : 0;
+    p.pitch = p.doubling != Doubling::none ? padded_row(in + 4 * FEW_CHANNELS, item) : p.sliding ? padded_row(out, item) + (out * item % PAGE ? 0 : 1024 / item) : 0;
     p.ring_rows = p.axes[0]->is_long() ? rows[0] : std::min(rows[0], round_up(p.axes[0]->reach[0] + batch - 1, batch));
     const int64_t slid = p.sliding && K == 3 ? SLIDING * (p.box[1] + 1) * p.pitch : 0;  // a row more, so that planes do not share a cache's sets
     p.scratch.ring = take(std::max(std::max(slid, p.pairs ? in : p.doubling != Doubling::none ? 2 * p.pitch : 0), p.ring_rows * (K == 2 ? block[1] : padded_row(block[1], item))));
@@ -235,7 +235,7 @@ int64_t lay_out(Plan& p) {
     p.scratch.turned_out = take(turned ? round_up(out, 8) * p.batch : 0);
     const int64_t emitted = p.run_rows * round_up(p.spread_late ? std::max(in, out) : out, line);
     p.scratch.row_out = take(emitted);
-    p.scratch.spread = take(p.spread_late || p.whole_images ? emitted : 0);
+    p.scratch.spread = take((p.spread_late || p.whole_images ? emitted : 0) + (p.one_cell ? PAGE / item : 0));
     p.scratch.divided = take(p.divide_first ? 0 : emitted);
     p.scratch.raw = take(p.divide_first ? in * (p.rows == Rows::woven ? p.batch : 1) : 0);
     p.tile = std::max(TILE, p.box_channels);
@@ -399,6 +399,7 @@ void finish_plan(Plan& p, int64_t threads, int64_t vector_bytes) {
     for (const Dim& d : p.outer) p.image_count *= d.extent;
     choose_rows(p, vector_bytes / accumulator_size(p.dtype));
     find_whole_images(p);
+    find_one_cell(p);
     choose_boxes(p, threads);
     compile_programs(p);
     if (p.dtype == Dtype::float64) { fill_divisors<double>(p); fill_lanes<double>(p); }

@@ -16,6 +16,7 @@ namespace poolgrad {
 constexpr int MAX_AXES = 64;
 constexpr int64_t FEW_CHANNELS = 16;  // fewer than this do not fill the vectors
 constexpr int64_t SLIDING = 3;        // cells of the longest window that sliding.h knows
+constexpr int64_t PAGE = 4096;         // bytes after which the last 12 bits of an address are the same again
 constexpr int64_t WHOLE = 1 << 16;    // what quotient.h divides by
 
 enum class Dtype : int { float32, float64, float16, bfloat16 };
@@ -89,6 +90,7 @@ struct Plan {
     bool spread_late = false;                 // no position of the last axis adds anything: it is spread when written
     bool doubled = false;                     // each cell of a packed row of 16 bits becomes two of the result, and that is all
     bool whole_images = false;                // every axis is summed whole, and images lie packed, one after the other
+    bool one_cell = false;                    // a gradient of many channels: every position is the same cell
     bool sliding = false;                     // small windows that slide by one: position i adds the cells from i - lead on that are there
     bool pairs = false;                       // a gradient of two axes, every position of which adds one cell or two
     Doubling doubling = Doubling::none;       // of one channel: cells become two positions side by side
@@ -144,6 +146,7 @@ void find_sliding(Plan& plan, int64_t lanes);
 void find_pairs(Plan& plan);
 void find_doubling(Plan& plan, int64_t lanes);
 void find_whole_images(Plan& plan);
+void find_one_cell(Plan& plan);
 
 // Plan a call from its arrays' non-spatial dimensions (`plan.outer`), its axes and their strides. `threads` bounds how
 // finely the work is cut, never the result.

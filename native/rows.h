@@ -137,14 +137,14 @@ template <class S, class A> inline void write_sum(char* out, const A* const* in,
 }
 
 // V vectors of accumulators, V / 2 of storage if that is half as wide.
-template <class S, class A, int V, bool PAST> PG_INLINE void write_vectors(const Vec<A>* sum, char* out) {
+template <class S, class A, int V, bool PAST, bool ASK = true> PG_INLINE void write_vectors(const Vec<A>* sum, char* out) {
     constexpr int per = sizeof(A) / sizeof(S);
     each<V / per>([&](auto i) PG_INLINED {
         Vec<A> x = sum[i * per];
         if constexpr (per == 2) x = narrow_pair<S>(x, sum[i * per + 1]);
         char* to = out + i * VECTOR_BYTES;
         if (PAST) return stream(reinterpret_cast<A*>(to), x);
-        ask_to_write(to);
+        if (ASK) ask_to_write(to);
         std::memcpy(to, &x, sizeof x);
     });
 }

@@ -63,6 +63,9 @@ SPLIT = {
     ),
     "global": Split(Pool((Axis.whole(7), Axis.whole(7))), "NHWC", 9, 129),
     "global NCHW": Split(Pool((Axis.whole(7), Axis.whole(7))), "NCHW", 9, 129),
+    "one cell for all positions": Split(Pool((Axis.whole(3), Axis.whole(5), Axis.whole(4))), "NDHWC", 7, 96),
+    "one cell for all positions, channels cut": Split(Pool((Axis.whole(3), Axis.whole(4))), "NHWC", 1, 3 * 4096),
+    "one cell, a constant divisor": Split(Pool((Axis.whole(3), Axis.whole(5)), divisor=-7), "HNWC", 53, 48),
     "global of a large image": Split(Pool((Axis.whole(211), Axis.whole(197))), "NCHW", 1, 3),
     "global of images of any size": Split(Pool((Axis.whole(3), Axis.whole(75), Axis.whole(13))), "NCDHW", 3, 21),
     **{
@@ -72,6 +75,7 @@ SPLIT = {
     "rows of several chunks": Split(regular((9, 67), 3, stride=1, padding="same"), "NHWC", 2, 48),
     "rows of several chunks, the last one short": Split(regular((10, 71), (2, 3), stride=1, padding="same"), "NHWC", 1, 83),
     "short windows, whole lines": Split(regular((26, 38), (3, 2), stride=2, padding="same"), "NHWC", 2, 64),
+    "windows side by side, whole lines": Split(regular((27, 38), (2, 3)), "NHWC", 2, 64),
     "pairs of cells": Split(
         Pool((Axis.regular(25, 3, stride=2, padding=1), Axis.regular(38, 5, stride=3, padding=(1, 2)))), "NHWC", 2, 96
     ),
@@ -189,7 +193,15 @@ SPLIT = {
 
 
 # One case of each kind that has kernels of its own.
-KINDS = ["pairs of cells", "steps of two", "windows that slide", "windows that slide over 61 lanes", "global NCHW"]
+KINDS = [
+    "pairs of cells",
+    "windows side by side, whole lines",
+    "steps of two",
+    "windows that slide",
+    "windows that slide over 61 lanes",
+    "global NCHW",
+    "one cell for all positions",
+]
 
 
 @cache

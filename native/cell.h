@@ -1,0 +1,39 @@
+// A gradient in which one cell becomes all positions, as that of a global pooling: it is divided and rounded once, and copied.
+#pragma once
+
+#include "box.h"
+
+namespace poolgrad {
+namespace PG_ISA {
+
+// Where the cell lies, in the last 12 bits of its address, beyond what is written. A processor compares these bits of what it reads with
+// those of what it has yet to write, and waits where they are the same.
+constexpr int64_t BEYOND = 1024;
+
+template <class S> void Box<S>::run_cell(const char* source, char* result) {
+    char* cell = reinterpret_cast<char*>(spread_);
+    cell += (result - cell + BEYOND) & (PAGE - LINE);
+    int64_t product = 1;
+    for (int k = 0; k < K - 1; ++k) product *= count_of_row(k, need_[k].a);
+    if constexpr (sizeof(S) == sizeof(A)) {
+        load_cells(source, product, 0, 1, reinterpret_cast<A*>(cell));
+    } else {
+        load_cells(source, product, 0, 1, row_in_);
+        narrow_run<S>(row_in_, cell, channels_);
+    }
+    const int64_t bytes = channels_ * int64_t(sizeof(S)), step = plan_.steps[K - 1].result_stride;
+    const bool past = streaming_ && bytes % LINE == 0;
+    int64_t rows = 1;
+    for (int k = 1; k < K - 1; ++k) rows *= b_[k] - a_[k];
+    for (int64_t i = a_[0]; i < b_[0]; ++i, result += plan_.steps[0].result_stride)
+        for (int64_t r = 0; r < rows; ++r) {
+            char* to = row_place(r, result, product);
+            for (int64_t w = a_[K - 1]; w < b_[K - 1]; ++w, to += step) {
+                if (past && to_line(to) == 0) stream_lines(to, cell, bytes);
+                else copy_vectors(to, cell, bytes);
+            }
+        }
+}
+
+}  // namespace PG_ISA
+}  // namespace poolgrad

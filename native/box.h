@@ -59,9 +59,12 @@ private:
     void run_cell(const char* source, char* result);
     // Small windows over rows that can be used where they lie, into rows that lie packed.
     bool is_direct(const char* source, const char* result) const;
-    void run_direct(const char* source, char* result);
-    // Row i of the last axis but one, from `planes` planes.
     void direct_row(int64_t i, int64_t planes, const char* source, int64_t product, char* to);
+    // One channel, in steps of two along the last axis (halving.h).
+    void halve_row(int64_t i, int64_t planes, const char* source, int64_t product, char* to);
+    // Calls the function for row i of the last axis but one, from `planes` planes of `source` on, to be divided by `product` and the counts
+    // of the last axis.
+    template <class F> void each_row(const char* source, char* result, const F& function);
     // Windows that slide (sliding.h), all channels at a time.
     bool is_sliding(const char* result) const;
     void run_sliding(const char* source, char* result);

@@ -9,6 +9,7 @@
 #include "direct.h"
 #include "doubling.h"
 #include "floor.h"
+#include "halving.h"
 #include "images.h"
 #include "making.h"
 #include "pairs.h"
@@ -50,7 +51,8 @@ template <class S> void Box<S>::run(const char* source, char* result, const int6
     else if (is_sliding(target)) run_sliding(source, target);
     else if (is_paired(target)) run_pairs(source, target);
     else if (is_doubling(target)) run_doubling(source, target);
-    else if (is_direct(source, target)) run_direct(source, target);
+    else if (plan_.halving) each_row(source, target, [&](auto... row) { halve_row(row...); });
+    else if (is_direct(source, target)) each_row(source, target, [&](auto... row) { direct_row(row...); });
     else if (program_[0]) run_long(source, target);
     else run_short(source, target);
     if (lines) lines_.end();
@@ -93,7 +95,7 @@ template <class S> bool Box<S>::is_direct(const char* source, const char* result
            cells_in_place(source, need_[K - 1].b - need_[K - 1].a);
 }
 
-template <class S> void Box<S>::run_direct(const char* source, char* result) {
+template <class S> template <class F> void Box<S>::each_row(const char* source, char* result, const F& function) {
     const int64_t planes = K == 3 ? b_[0] - a_[0] : 1;
     for (int64_t d = 0; d < planes; ++d) {
         const Span deep = K == 3 ? Span{plan_.axes[0]->lo[a_[0] + d], plan_.axes[0]->hi[a_[0] + d]} : Span{0, 1};
@@ -101,7 +103,7 @@ template <class S> void Box<S>::run_direct(const char* source, char* result) {
         char* to = result + (K == 3 ? d * plan_.steps[0].result_stride : 0);
         const int64_t product = K == 3 ? count_of_position(0, a_[0] + d) : 1;
         for (int64_t i = a_[K - 2]; i < b_[K - 2]; ++i)
-            direct_row(i, deep.b - deep.a, plane, product * count_of_position(K - 2, i), to + (i - a_[K - 2]) * plan_.steps[K - 2].result_stride);
+            function(i, deep.b - deep.a, plane, product * count_of_position(K - 2, i), to + (i - a_[K - 2]) * plan_.steps[K - 2].result_stride);
     }
 }
 

@@ -114,6 +114,22 @@ void find_doubling(Plan& p, int64_t lanes) {
     p.whole_lines = p.axes[1]->positions * item % 64 == 0 && p.steps[0].result_stride % 64 == 0;
 }
 
+// Whether halving.h has it all: a forward pass of one channel, of few cells. Windows of fewer cells than the others lie at the ends alone.
+void find_halving(Plan& p, int64_t lanes) {
+    const int K = p.rank();
+    const Axis& last = *p.axes.back();
+    const int64_t item = size_of(p.dtype), reach = last.reach[0], end = last.base + last.rows;
+    if (K > 3 || p.sliding || p.divide_first || p.accumulate || p.channels != 1 || p.steps.back().source_stride != item || p.steps.back().result_stride != item) return;
+    if (reach < 2 || reach > HALVED || p.axes[size_t(K - 2)]->reach[0] > HALVED || p.axes[0]->reach[0] > HALVED || last.positions < lanes) return;
+    int64_t& lead = p.lead[K - 1];
+    lead = last.lo[1] - 2;
+    for (int64_t i = 0; i < last.positions; ++i) {
+        const int64_t lo = std::max(2 * i + lead, last.base), hi = std::min(2 * i + lead + reach, end);
+        if (lo >= hi || last.lo[size_t(i)] != lo || last.hi[size_t(i)] != hi) return;
+    }
+    p.halving = true;
+}
+
 // Whether cell.h has it all.
 void find_one_cell(Plan& p) {
     p.one_cell = p.divide_first && !p.accumulate && p.channels >= FEW_CHANNELS && p.channel_result == size_of(p.dtype);

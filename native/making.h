@@ -72,8 +72,10 @@ template <class S> void Box<S>::sum_turned(int k, int64_t row, int64_t n, int64_
     const int64_t chunk = turned_chunk(channels_), chunk_stride = chunk * channels_;
     for (int64_t w = 0; w < width; w += chunk) {
         const int64_t m = least(chunk, width - w);
-        for (int64_t r = 0; r < n; ++r) load_cells(source + r * stride, product * count_of_row(k, row + r), w, m, row_in_ + r * chunk_stride);
-        transpose(row_in_, chunk_stride, turned_in_ + w * channels_ * lanes, lanes, lanes, m * channels_);
+        for (int64_t r = 0; r < lanes; r += 16) {
+            for (int64_t j = r; j < least(r + 16, n); ++j) load_cells(source + j * stride, product * count_of_row(k, row + j), w, m, row_in_ + (j - r) * chunk_stride);
+            transpose(row_in_, chunk_stride, turned_in_ + w * channels_ * lanes + r, lanes, 16, m * channels_);
+        }
     }
     prefetch_rows(k, n, source);
     sum_last(turned_in_, channels_ * lanes, turned_out_);

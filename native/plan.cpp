@@ -396,6 +396,7 @@ void finish_plan(Plan& p, int64_t threads, int64_t vector_bytes) {
     fold_images(p);
     find_pairs(p);
     find_doubling(p, vector_bytes / accumulator_size(p.dtype));
+    find_halving(p, vector_bytes / accumulator_size(p.dtype));
     for (const Dim& d : p.outer) p.image_count *= d.extent;
     choose_rows(p, vector_bytes / accumulator_size(p.dtype));
     find_whole_images(p);

@@ -16,6 +16,7 @@ namespace poolgrad {
 constexpr int MAX_AXES = 64;
 constexpr int64_t FEW_CHANNELS = 16;  // fewer than this do not fill the vectors
 constexpr int64_t SLIDING = 3;        // cells of the longest window that sliding.h knows
+constexpr int64_t HALVED = 3;         // cells of the longest window that halving.h knows
 constexpr int64_t PAGE = 4096;         // bytes after which the last 12 bits of an address are the same again
 constexpr int64_t WHOLE = 1 << 16;    // what quotient.h divides by
 
@@ -93,8 +94,9 @@ struct Plan {
     bool one_cell = false;                    // a gradient of many channels: every position is the same cell
     bool sliding = false;                     // small windows that slide by one: position i adds the cells from i - lead on that are there
     bool pairs = false;                       // a gradient of two axes, every position of which adds one cell or two
+    bool halving = false;                     // a forward pass of one channel: small windows in steps of two along the last axis
     Doubling doubling = Doubling::none;       // of one channel: cells become two positions side by side
-    bool whole_lines = false;                 // of these three: rows of the result are whole lines, as far apart
+    bool whole_lines = false;                 // of sliding, pairs, doubling: rows of the result are whole lines, as far apart
     int64_t lead[3] = {}, pitch = 0;          // of each axis; elements between its rows in scratch
     int64_t folded = 1;                       // images that the first axis is made of
     bool gather = false;                      // rows fill no whole lines: those of a box are joined before they are written
@@ -145,6 +147,7 @@ bool make_weave(Plan& plan, int64_t lanes);
 void find_sliding(Plan& plan, int64_t lanes);
 void find_pairs(Plan& plan);
 void find_doubling(Plan& plan, int64_t lanes);
+void find_halving(Plan& plan, int64_t lanes);
 void find_whole_images(Plan& plan);
 void find_one_cell(Plan& plan);
 

@@ -125,7 +125,10 @@ private:
         Terms terms;
         const int64_t first = (lo + BLOCK - 1) / BLOCK, last = hi / BLOCK;
         if (axis_.reach[k] <= BLOCK || first > last) {
-            for (int64_t c = lo; c < hi; ++c) terms.push_back(where(k, c));
+            // In ascending order: what a run has been summed to already begins a longer one.
+            int64_t c = lo;
+            if (l.lo == lo && l.hi > lo && l.hi < hi) { terms.push_back(l.run); c = l.hi; }
+            for (; c < hi; ++c) terms.push_back(where(k, c));
         } else {
             if (lo < first * BLOCK) terms.push_back(tail(k, lo));
             if (first < last) terms.push_back(run_of(k + 1, first, last));

@@ -112,6 +112,16 @@ template <class A> PG_INLINE void interleave(Vec<A> a, Vec<A> b, Vec<A>& low, Ve
     high = load(both + LANES<A>);
 }
 
+// The even and the odd elements of both.
+template <class A> PG_INLINE void deinterleave(Vec<A> a, Vec<A> b, Vec<A>& even, Vec<A>& odd) {
+    A both[2 * LANES<A>], evens[LANES<A>], odds[LANES<A>];
+    store(both, a);
+    store(both + LANES<A>, b);
+    for (int i = 0; i < LANES<A>; ++i) { evens[i] = both[2 * i]; odds[i] = both[2 * i + 1]; }
+    even = load(evens);
+    odd = load(odds);
+}
+
 // y where `sign` is negative, elsewhere x.
 template <class A> PG_INLINE Vec<A> chosen(Vec<A> sign, Vec<A> x, Vec<A> y) {
     A s[LANES<A>], a[LANES<A>], b[LANES<A>];
@@ -137,6 +147,15 @@ template <> PG_INLINE void interleave<double>(Vec<double> a, Vec<double> b, Vec<
     low = (Vec<double>)_mm512_permutex2var_pd((__m512d)a, first, (__m512d)b);
     high = (Vec<double>)_mm512_permutex2var_pd((__m512d)a, second, (__m512d)b);
 }
+template <> PG_INLINE void deinterleave<float>(Vec<float> a, Vec<float> b, Vec<float>& even, Vec<float>& odd) {
+    const __m512i first = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30), second = _mm512_add_epi32(first, _mm512_set1_epi32(1));
+    even = (Vec<float>)_mm512_permutex2var_ps((__m512)a, first, (__m512)b);
+    odd = (Vec<float>)_mm512_permutex2var_ps((__m512)a, second, (__m512)b);
+}
+template <> PG_INLINE void deinterleave<double>(Vec<double> a, Vec<double> b, Vec<double>& even, Vec<double>& odd) {
+    even = (Vec<double>)_mm512_permutex2var_pd((__m512d)a, _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14), (__m512d)b);
+    odd = (Vec<double>)_mm512_permutex2var_pd((__m512d)a, _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15), (__m512d)b);
+}
 template <> PG_INLINE Vec<float> chosen<float>(Vec<float> sign, Vec<float> x, Vec<float> y) {
     return (Vec<float>)_mm512_mask_mov_ps((__m512)x, _mm512_movepi32_mask((__m512i)sign), (__m512)y);
 }
@@ -155,6 +174,14 @@ template <> PG_INLINE void interleave<float>(Vec<float> a, Vec<float> b, Vec<flo
 template <> PG_INLINE void interleave<double>(Vec<double> a, Vec<double> b, Vec<double>& low, Vec<double>& high) {
     low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
     high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+}
+template <> PG_INLINE void deinterleave<float>(Vec<float> a, Vec<float> b, Vec<float>& even, Vec<float>& odd) {
+    even = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
+    odd = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
+}
+template <> PG_INLINE void deinterleave<double>(Vec<double> a, Vec<double> b, Vec<double>& even, Vec<double>& odd) {
+    even = __builtin_shufflevector(a, b, 0, 2, 4, 6);
+    odd = __builtin_shufflevector(a, b, 1, 3, 5, 7);
 }
 template <> PG_INLINE Vec<float> chosen<float>(Vec<float> sign, Vec<float> x, Vec<float> y) { return (Vec<float>)_mm256_blendv_ps((__m256)x, (__m256)y, (__m256)sign); }
 template <> PG_INLINE Vec<double> chosen<double>(Vec<double> sign, Vec<double> x, Vec<double> y) {

@@ -63,6 +63,11 @@ SPLIT = {
     ),
     "global": Split(Pool((Axis.whole(7), Axis.whole(7))), "NHWC", 9, 129),
     "global NCHW": Split(Pool((Axis.whole(7), Axis.whole(7))), "NCHW", 9, 129),
+    "halves": Split(Pool((Axis.regular(41, 3, stride=2, padding=1), Axis.regular(95, 2, padding=(1, 0)))), "NCHW", 3, 7),
+    "halves of three cells": Split(regular((29, 90), 3, stride=2, padding="same"), "NCHW", 5, 7),
+    "halves of three cells, padded, windows counted": Split(
+        Pool((Axis.regular(9, 2), Axis.regular(14, 3), Axis.regular(77, 3, stride=2, padding=(2, 1), count="window"))), "NCDHW", 3, 11
+    ),
     "one cell for all positions": Split(Pool((Axis.whole(3), Axis.whole(5), Axis.whole(4))), "NDHWC", 7, 96),
     "one cell for all positions, channels cut": Split(Pool((Axis.whole(3), Axis.whole(4))), "NHWC", 1, 3 * 4096),
     "one cell, a constant divisor": Split(Pool((Axis.whole(3), Axis.whole(5)), divisor=-7), "HNWC", 53, 48),
@@ -197,6 +202,8 @@ KINDS = [
     "pairs of cells",
     "windows side by side, whole lines",
     "steps of two",
+    "halves",
+    "halves of three cells, padded, windows counted",
     "windows that slide",
     "windows that slide over 61 lanes",
     "global NCHW",

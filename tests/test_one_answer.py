@@ -66,7 +66,10 @@ SPLIT = {
     "halves": Split(Pool((Axis.regular(41, 3, stride=2, padding=1), Axis.regular(95, 2, padding=(1, 0)))), "NCHW", 3, 7),
     "halves of three cells": Split(regular((29, 90), 3, stride=2, padding="same"), "NCHW", 5, 7),
     "halves of three cells, padded, windows counted": Split(
-        Pool((Axis.regular(9, 2), Axis.regular(14, 3), Axis.regular(77, 3, stride=2, padding=(2, 1), count="window"))), "NCDHW", 3, 11
+        Pool((Axis.regular(9, 2), Axis.regular(14, 3), Axis.regular(77, 3, stride=2, padding=(2, 1), count="window"))),
+        "NCDHW",
+        3,
+        11,
     ),
     "one cell for all positions": Split(Pool((Axis.whole(3), Axis.whole(5), Axis.whole(4))), "NDHWC", 7, 96),
     "one cell for all positions, channels cut": Split(Pool((Axis.whole(3), Axis.whole(4))), "NHWC", 1, 3 * 4096),

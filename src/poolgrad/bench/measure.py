@@ -3,7 +3,8 @@
 A machine's memory has quicker and slower seconds, here by half, and other work slows everybody alike. So what is compared
 stands in the same round: a multiple is the median, over the rounds, of the quotient of two times that were taken within the
 same moment. Each turn is a few calls in a row, of which the best counts, so that a contestant is not charged for the caches
-or the spinning threads that the one before it left behind. A slow peer leaves the rounds once it has used up its time.
+or the spinning threads that the one before it left behind; short calls are more, since arrays that just fit a shared cache need
+several to be in it. A slow peer leaves the rounds once it has used up its time.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ TOLERANCE = {"float64": 1e-12, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-
 """Beyond this relative difference a peer's answer is marked as another answer, not as rounding."""
 
 
-LONG_TURN = 0.1
-"""Seconds after which a turn has no further calls."""
+SHORT_TURN, LONG_TURN = 0.005, 0.1
+"""Seconds that a turn takes at least, and after which it has no further calls."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Timed:
 
     def turn(self, calls: int) -> None:
         took, self.known = [self.known] if self.known else [], None
-        while len(took) < calls and sum(took) < LONG_TURN and self.spent <= self.limit:
+        while (len(took) < calls or sum(took) < SHORT_TURN) and sum(took) < LONG_TURN and self.spent <= self.limit:
             begin = time.perf_counter()
             result = self.call()
             took.append(time.perf_counter() - begin)

@@ -66,7 +66,7 @@ SPLIT = {
     "halves": Split(Pool((Axis.regular(41, 3, stride=2, padding=1), Axis.regular(95, 2, padding=(1, 0)))), "NCHW", 3, 7),
     "halves of three cells": Split(regular((29, 90), 3, stride=2, padding="same"), "NCHW", 5, 7),
     "halves of three cells, padded, windows counted": Split(
-        Pool((Axis.regular(9, 2), Axis.regular(14, 3), Axis.regular(77, 3, stride=2, padding=(2, 1), count="window"))),
+        Pool((Axis.regular(9, 2), Axis.regular(14, 3), Axis.regular(77, 3, stride=2, padding=(2, 2), count="window"))),
         "NCDHW",
         3,
         11,

@@ -70,7 +70,8 @@ template <class S, class A> inline A halve_window(const Halved& in, int64_t at, 
 template <class S> void Box<S>::halve_row(int64_t i, int64_t planes, const char* source, int64_t product, char* to) {
     constexpr int64_t item = sizeof(S);
     const Axis &rows = *plan_.axes[K - 2], &last = *plan_.axes[K - 1];
-    const int64_t n = b_[K - 1], reach = last.reach[0], whole = (last.base + last.rows - reach - plan_.lead[K - 1]) / 2 + 1;
+    const int64_t first = a_[K - 1], n = b_[K - 1] - first, reach = last.reach[0];
+    const int64_t whole = (last.base + last.rows - reach - plan_.lead[K - 1]) / 2 + 1 - first;  // windows until those that end too early
     A* out = sizeof(S) == sizeof(A) && !streaming_ && is_aligned(to) ? reinterpret_cast<A*>(to) : row_out_;
     Halved in{{}, planes, rows.hi[i] - rows.lo[i]};
     for (int64_t d = 0; d < planes; ++d)
@@ -79,7 +80,7 @@ template <class S> void Box<S>::halve_row(int64_t i, int64_t planes, const char*
     if (planes <= 0 || in.high <= 0) std::memset(out, 0, size_t(n) * sizeof(A));
     else for (int64_t w = 0, alike; w < n; w += alike) {
         const A by = A(divider_.divisor_at(product, w, n - w, alike));
-        const int64_t at = (last.lo[w] - need_[K - 1].a) * item, wide = last.hi[w] - last.lo[w];
+        const int64_t lo = last.lo[first + w], at = (lo - need_[K - 1].a) * item, wide = last.hi[first + w] - lo;
         if (wide == reach) alike = least(alike, whole - w);
         if (wide < reach || alike < LANES<A>) { out[w] = halve_window<S>(in, at, wide, by); alike = 1; }
         else reach == 2 ? halve_windows<S, A, 2>(in, at, out + w, alike, by) : halve_windows<S, A, 3>(in, at, out + w, alike, by);

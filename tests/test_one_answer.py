@@ -64,6 +64,7 @@ SPLIT = {
     "global": Split(Pool((Axis.whole(7), Axis.whole(7))), "NHWC", 9, 129),
     "global NCHW": Split(Pool((Axis.whole(7), Axis.whole(7))), "NCHW", 9, 129),
     "halves": Split(Pool((Axis.regular(41, 3, stride=2, padding=1), Axis.regular(95, 2, padding=(1, 0)))), "NCHW", 3, 7),
+    "halves of long rows": Split(regular((6, 50021), 3, stride=2, padding="same"), "NCHW", 1, 2),
     "halves of three cells": Split(regular((29, 90), 3, stride=2, padding="same"), "NCHW", 5, 7),
     "halves of three cells, padded, windows counted": Split(
         Pool((Axis.regular(9, 2), Axis.regular(14, 3), Axis.regular(77, 3, stride=2, padding=(2, 2), count="window"))),

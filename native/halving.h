@@ -8,7 +8,7 @@
 namespace poolgrad {
 namespace PG_ISA {
 
-// The windows of a row of the result, whose first cells lie two apart from `rows` on: H source rows of each of `planes`, W cells of each.
+// The source rows under a row of the result: `high` of each of `planes`.
 struct Halved {
     const char* rows[DIRECT_TERMS];
     int64_t planes, high;

@@ -18,7 +18,6 @@ from distributed import Client, LocalCluster, wait
 import poolgrad
 from poolgrad import Axis, Pool, PoolGradMemoryError
 from poolgrad.bench.dask import Bare, Case, blocks, exact_halo, fetched, forget_transfers, handed_on
-from poolgrad.dask.locality import StayHome
 
 WAIT = 300
 
@@ -76,7 +75,6 @@ def test_only_the_halo_travels(client: Client, name: str) -> None:
     lazy = client.persist(placed(client, source, (20, 30, 40)))
     wait(lazy, timeout=WAIT)
     run = poolgrad.forward if forwards else poolgrad.gradient
-    client.register_plugin(StayHome())
     forget_transfers(client)
     result = client.persist(run(pool, lazy, layout="DHW"))
     wait(result, timeout=WAIT)
@@ -84,6 +82,30 @@ def test_only_the_halo_travels(client: Client, name: str) -> None:
     assert (exact == 0) == (name == "no halo")
     assert exact <= moved <= 1.05 * exact, f"{moved} bytes fetched, {exact} needed"
     support.assert_same_bits(client.compute(result).result(timeout=WAIT), run(pool, source, layout="DHW"))
+
+
+def test_idle_workers_leave_tasks_where_their_input_lies() -> None:
+    """Moving the input would take longer than the task; that of a gradient with far more elements than its source would not."""
+    with processes(2, "4GiB") as cluster, Client(cluster) as client:
+        client.wait_for_workers(2, timeout=WAIT)
+        full, _ = sorted(client.nthreads())
+        dy = support.random_array(5, (64, 32, 128, 64), np.dtype(np.float32))
+        chunks = [client.scatter(block, workers=[full]) for block in np.split(dy, 64)]
+        keys = {("one", k, 0, 0, 0): chunk for k, chunk in enumerate(chunks)}
+        lazy = da.Array(keys, "one", ((1,) * 64, (32,), (128,), (64,)), dtype=dy.dtype)
+        near = client.persist(poolgrad.avg_pool_grad(lazy, (64, 64, 256, 64), 2))
+        far = client.persist(poolgrad.adaptive_avg_pool_grad(lazy[:, :1, :1], (64, 64, 128, 64)))
+        wait([near, far], timeout=WAIT)
+        assert set(client.who_has(near).values()) == {(full,)}
+        assert client.run_on_scheduler(held_to, near.name) == {(full,)}
+        assert client.run_on_scheduler(held_to, far.name) == {()}
+        support.assert_same_bits(near[7].compute(), poolgrad.avg_pool_grad(dy[7:8], (1, 64, 256, 64), 2)[0])
+
+
+def held_to(name: str, dask_scheduler: Any) -> set[tuple[str, ...]]:
+    """The workers that the tasks of an array may not leave."""
+    tasks = [task for key, task in dask_scheduler.tasks.items() if key[0] == name]
+    return {tuple(task.worker_restrictions or ()) for task in tasks}
 
 
 def test_arrays_of_this_process_go_to_the_workers(client: Client) -> None:

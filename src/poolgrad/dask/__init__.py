@@ -26,7 +26,7 @@ __all__ = ["lazily", "shape_of"]
 
 # A scheduler takes half a second for a task it has not seen before, and would rather move a chunk than let it wait for a few
 # of those. It imports this module with its first graph, and so learns in time that these tasks are quick.
-QUICK = {"poolgrad-halo": "1us", "poolgrad-forward": "20ms", "poolgrad-gradient": "20ms"}
+QUICK = {"poolgrad-halo": "1us", "poolgrad-forward": "20ms", "poolgrad-gradient": "20ms", "poolgrad-spread": "20ms"}
 config.update_defaults({"distributed": {"scheduler": {"default-task-durations": QUICK}}})
 
 

@@ -34,6 +34,9 @@ from .tasks import Job, halo, landing, pooled, view
 
 __all__ = ["Graph", "Halo"]
 
+SPREAD = 64
+"""Elements of a gradient for each of its source, beyond which moving that to another worker costs next to nothing."""
+
 Key = tuple[Any, ...]
 Place = tuple[int, ...]
 Held = tuple[Any, Box]  # a key or an array, and where it lies
@@ -77,13 +80,20 @@ def _is_little(part: Box, chunk: Box) -> bool:
     return 2 * volume(part) < volume(chunk)
 
 
+def _kind(job: Job) -> str:
+    """What the result's keys begin with: a gradient with far more elements than its source may be made where that is not."""
+    if job.forwards:
+        return "forward"
+    return "spread" if prod(job.pool.input_size) > SPREAD * prod(job.pool.output_size) else "gradient"
+
+
 class Graph:
     """One task for every result chunk, and one for every cut that travels."""
 
     def __init__(self, source: Any, job: Job, axes: list[Cuts]):
         self.source, self.job, self.axes, self.spatial = source, job, axes, job.spatial
         token = tokenize(source.name, job.token, [cuts.made for cuts in axes])
-        self.result = f"poolgrad-{'forward' if job.forwards else 'gradient'}-{token}"
+        self.result = f"poolgrad-{_kind(job)}-{token}"
         self.cut = f"poolgrad-halo-{token}"
         self.given = _given(source)
         # Fused with the array it is made of, a task would get another name, and Dask would run a second one for the first name.

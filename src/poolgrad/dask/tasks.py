@@ -49,7 +49,7 @@ class Job:
         self._state = (axes, pool.divisor, layout, forwards, dtype, threads)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpacked, self._state
+        return _arrived, self._state
 
     @cached_property
     def token(self) -> str:
@@ -67,6 +67,15 @@ def _packed(column: Ints) -> Column:
     steps = np.diff(column, prepend=0)
     kind = np.result_type(np.min_scalar_type(steps.min(initial=0)), np.min_scalar_type(steps.max(initial=0)))
     return kind.str, zlib.compress(steps.astype(kind).tobytes())
+
+
+def _arrived(*state: Any) -> Job:
+    """A job that has come to this process; if that is a scheduler's, our tasks run where their input lies from now on."""
+    if "distributed.scheduler" in sys.modules:
+        from .locality import stay_home
+
+        stay_home()
+    return _unpacked(*state)
 
 
 @lru_cache(maxsize=64)

@@ -14,13 +14,14 @@ namespace poolgrad {
 namespace {
 
 constexpr size_t MOST_HELD = size_t(512) << 20;
+constexpr size_t MOST_KEPT = size_t(256) << 20;  // of these, what the system may not take back: the blocks given last
 constexpr size_t HUGE_PAGE = size_t(2) << 20;
 
-struct Block { void* data; size_t bytes; };
+struct Block { void* data; size_t bytes; bool lent; };
 
 struct Store {
     std::mutex mutex;
-    std::map<void*, size_t> lent;
+    std::map<void*, size_t> used;
     std::vector<Block> held;  // oldest first
     size_t held_bytes = 0;
 };
@@ -49,6 +50,19 @@ void lend_to_system(const Block&) {}
 void advise(void*, size_t) {}
 #endif
 
+// Lending interrupts the other cores once for every page, up to a fifth of the time of the call that made the block, so what the next
+// call will take is not lent.
+void lend_older(Store& s) {
+    size_t kept = 0;
+    for (size_t k = s.held.size(); k-- > 0;) {
+        Block& b = s.held[k];
+        kept += b.bytes;
+        if (kept <= MOST_KEPT || b.lent) continue;
+        lend_to_system(b);
+        b.lent = true;
+    }
+}
+
 }  // namespace
 
 void* take_block(size_t bytes) {
@@ -58,31 +72,31 @@ void* take_block(size_t bytes) {
     for (size_t k = s.held.size(); k-- > 0;)
         if (s.held[k].bytes >= bytes && s.held[k].bytes - bytes <= bytes / 4) {
             Block b = s.held[k];
-            s.lent[b.data] = b.bytes;
+            s.used[b.data] = b.bytes;
             s.held.erase(s.held.begin() + long(k));
             s.held_bytes -= b.bytes;
             return b.data;
         }
     void* p = obtain(bytes);
-    if (p) s.lent[p] = bytes;
+    if (p) s.used[p] = bytes;
     return p;
 }
 
 void give_block(void* block) {
     Store& s = store();
     std::lock_guard<std::mutex> lock(s.mutex);
-    auto found = s.lent.find(block);
-    Block b{block, found->second};
-    s.lent.erase(found);
+    auto found = s.used.find(block);
+    Block b{block, found->second, false};
+    s.used.erase(found);
     if (b.bytes > MOST_HELD) return dispose(b);
     while (s.held_bytes + b.bytes > MOST_HELD) {
         s.held_bytes -= s.held.front().bytes;
         dispose(s.held.front());
         s.held.erase(s.held.begin());
     }
-    lend_to_system(b);
     s.held.push_back(b);
     s.held_bytes += b.bytes;
+    lend_older(s);
 }
 
 void ask_for_huge_pages(void* block, size_t bytes) {

@@ -42,6 +42,7 @@ private:
     // whole lines; strips join their rows in registers instead (lines.h).
     char* begin_gathering(char* result);
     void pass_on(const char* until);
+    void pass_lines(const char* until);
     void end_gathering(char* target, int64_t bytes);
     // The divisor's share of row `row` of axis k, where the division comes first; of position i, where it comes last.
     int64_t count_of_row(int k, int64_t row) const {
@@ -154,8 +155,9 @@ private:
     bool streaming_;
     bool plain_;         // sums are written as they are, whole rows packed
     Lines<S, A> lines_;  // if open, where rows that do not fill whole lines are written
-    char* passed_;      // of a gathered box: what has been written already
-    int64_t apart_;     // from there to its place in the result
+    char* passed_;       // of a gathered box: what has been written already
+    const char* ready_;  // and what will be next
+    int64_t apart_;      // from there to its place in the result
     int64_t a_[MAX_AXES], b_[MAX_AXES], inner_[MAX_AXES], lead_[3];
     Span need_[MAX_AXES];
     const Program* program_[MAX_AXES];

@@ -1,6 +1,6 @@
-// Gradients of two axes and one channel whose windows of three cells go in steps of two along the last one: every cell becomes two
-// positions side by side, one of which also adds the cell before it, or after it. Rows are divided into scratch, with what changes no
-// sum, -0.0, around them; what one completes of the result is written at once.
+// Gradients of two axes and one channel whose windows of two or three cells go in steps of two along the last one: every cell becomes
+// two positions side by side, one of which, of three cells, also adds the cell before it, or after it. Rows are divided into scratch,
+// with what changes no sum, -0.0, around them; what one completes of the result is written at once.
 #pragma once
 
 #include "making.h"
@@ -8,16 +8,16 @@
 namespace poolgrad {
 namespace PG_ISA {
 
-// a0 b0 a1 b1 ...: a vector or two of storage.
-template <class S, class A, bool PAST> PG_INLINE void put_interleaved(Vec<A> a, Vec<A> b, char* to) {
-    if constexpr (sizeof(S) < sizeof(A)) {
-        const Vec<A> both = narrow_interleaved<S>(a, b);
-        write_vectors<A, A, 1, PAST>(&both, to);
-    } else {
-        Vec<A> both[2];
-        interleave<A>(a, b, both[0], both[1]);
-        write_vectors<A, A, 2, PAST>(both, to);
-    }
+// a0 b0 a1 b1 ...: the first `bytes` bytes of a vector or two of storage. SAME: a and b are the same. PAST: these are whole lines.
+template <class S, class A, bool SAME, bool PAST> PG_INLINE void put_interleaved(Vec<A> a, Vec<A> b, char* to, int64_t bytes) {
+    constexpr int V = 2 * int(sizeof(S)) / int(sizeof(A));
+    Vec<A> both[2];
+    if constexpr (sizeof(S) < sizeof(A)) both[0] = SAME ? narrow_twice<S>(a) : narrow_interleaved<S>(a, b);
+    else interleave<A>(a, b, both[0], both[1]);
+    if (bytes >= V * VECTOR_BYTES) return write_vectors<A, A, V, PAST>(both, to);
+    if (PAST) return stream_lines(to, reinterpret_cast<const char*>(both), bytes);
+    store_part<A>(to, both[0], bytes);
+    if (bytes > VECTOR_BYTES) store_part<A>(to + VECTOR_BYTES, both[1], bytes - VECTOR_BYTES);
 }
 
 template <class S> bool Box<S>::is_doubling(const char* result) const {
@@ -25,31 +25,49 @@ template <class S> bool Box<S>::is_doubling(const char* result) const {
     return plan_.doubling != Doubling::none && whole && fills_lines(result);
 }
 
+// A row's cells, vector by vector, and each with its neighbour. What was just written cannot be read again at once but where it was
+// written, so neighbours come from registers.
+template <class A, Doubling ADDS> struct Beside {
+    Vec<A> here, other;
+
+    PG_INLINE explicit Beside(const A* row) {
+        if (ADDS == Doubling::before) here = splat(row[-1]);
+        if (ADDS == Doubling::after) other = load(row);
+    }
+    PG_INLINE Vec<A> pair(const A* p) {
+        if constexpr (ADDS == Doubling::after) {
+            here = other;
+            other = load(p + LANES<A>);
+            return here + moved_down<A>(here, other);
+        } else if constexpr (ADDS == Doubling::before) {
+            other = here;
+            here = load(p);
+            return moved_up<A>(other, here) + here;
+        } else {
+            return here = load(p);
+        }
+    }
+};
+
 // n positions of a row of the result, from the cells `x` of a row and, if they SHARE it, `y` of the one before.
-template <class S, class A, bool AFTER, bool SHARED, bool PAST> inline void double_row(const A* x, const A* y, char* out, int64_t n) {
-    constexpr int64_t v = LANES<A>, item = sizeof(S), beside = AFTER ? 1 : -1;
-    alignas(64) char part[2 * v * item];
+template <class S, class A, Doubling ADDS, bool SHARED, bool PAST> inline void double_row(const A* x, const A* y, char* out, int64_t n) {
+    constexpr int64_t v = LANES<A>, item = sizeof(S);
+    constexpr bool same = ADDS == Doubling::alone;
+    Beside<A, ADDS> in_x(x), in_y(SHARED ? y : x);
     for (int64_t k = 0; 2 * k < n; k += v, out += 2 * v * item) {
-        auto pair = [&](const A* row) PG_INLINED { return AFTER ? load(row + k) + load(row + k + beside) : load(row + k + beside) + load(row + k); };
-        Vec<A> one = load(x + k), two = pair(x);
+        Vec<A> two = in_x.pair(x + k), one = in_x.here;
         if (SHARED) {
-            one = load(y + k) + one;
-            two = pair(y) + two;
+            two = in_y.pair(y + k) + two;
+            one = in_y.here + one;
         }
-        const Vec<A> even = AFTER ? one : two, odd = AFTER ? two : one;
-        const int64_t bytes = (n - 2 * k) * item;
-        if (bytes >= 2 * v * item) {
-            put_interleaved<S, A, PAST>(even, odd, out);
-            continue;
-        }
-        put_interleaved<S, A, false>(even, odd, part);
-        if (PAST) stream_lines(out, part, bytes);
-        else std::memcpy(out, part, size_t(bytes));
+        const Vec<A> even = ADDS == Doubling::after ? one : two, odd = ADDS == Doubling::after ? two : one;
+        put_interleaved<S, A, same, PAST>(even, odd, out, (n - 2 * k) * item);
     }
 }
 
-template <class S, class A, bool AFTER, bool SHARED> inline void double_row(const A* x, const A* y, char* out, int64_t n, bool past) {
-    past ? double_row<S, A, AFTER, SHARED, true>(x, y, out, n) : double_row<S, A, AFTER, SHARED, false>(x, y, out, n);
+template <class S, class A, Doubling ADDS> inline void double_row(const A* x, const A* y, char* out, int64_t n, bool shared, bool past) {
+    if (shared) past ? double_row<S, A, ADDS, true, true>(x, y, out, n) : double_row<S, A, ADDS, true, false>(x, y, out, n);
+    else past ? double_row<S, A, ADDS, false, true>(x, y, out, n) : double_row<S, A, ADDS, false, false>(x, y, out, n);
 }
 
 template <class S> void Box<S>::run_doubling(const char* source, char* result) {
@@ -64,8 +82,11 @@ template <class S> void Box<S>::run_doubling(const char* source, char* result) {
         for (; i < b_[0] && axis.hi[i] == r + 1; ++i) {
             char* to = result + (i - a_[0]) * down.result_stride;
             const bool shared = axis.lo[i] < r;
-            if (plan_.doubling == Doubling::after) shared ? double_row<S, A, true, true>(x, y, to, n, streaming_) : double_row<S, A, true, false>(x, y, to, n, streaming_);
-            else shared ? double_row<S, A, false, true>(x, y, to, n, streaming_) : double_row<S, A, false, false>(x, y, to, n, streaming_);
+            switch (plan_.doubling) {
+                case Doubling::after: double_row<S, A, Doubling::after>(x, y, to, n, shared, streaming_); break;
+                case Doubling::before: double_row<S, A, Doubling::before>(x, y, to, n, shared, streaming_); break;
+                default: double_row<S, A, Doubling::alone>(x, y, to, n, shared, streaming_);
+            }
         }
         if (plan_.gather) pass_on(result + (i - a_[0]) * down.result_stride);
         A* before = x;

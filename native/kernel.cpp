@@ -62,11 +62,18 @@ template <class S> void Box<S>::run(const char* source, char* result, const int6
 template <class S> char* Box<S>::begin_gathering(char* result) {
     char* target = reinterpret_cast<char*>(finished_) + (LINE - to_line(result)) % LINE;
     passed_ = target + to_line(result);
+    ready_ = passed_;
     apart_ = result - target;
     return target;
 }
 
+// What was just written cannot be read again at once but where it was written: it waits for the next turn.
 template <class S> void Box<S>::pass_on(const char* until) {
+    pass_lines(ready_);
+    ready_ = until;
+}
+
+template <class S> void Box<S>::pass_lines(const char* until) {
     const int64_t bytes = (until - passed_) / LINE * LINE;
     if (bytes <= 0) return;
     stream_lines(passed_ + apart_, passed_, bytes);
@@ -76,7 +83,7 @@ template <class S> void Box<S>::pass_on(const char* until) {
 template <class S> void Box<S>::end_gathering(char* target, int64_t bytes) {
     const int64_t head = least(to_line(target), bytes);
     std::memcpy(target + apart_, target, size_t(head));
-    pass_on(target + bytes);
+    pass_lines(target + bytes);
     if (head < bytes) std::memcpy(passed_ + apart_, passed_, size_t(target + bytes - passed_));
 }
 
@@ -108,20 +115,20 @@ template <class S> template <class F> void Box<S>::each_row(const char* source, 
 }
 
 template <class S> void Box<S>::direct_row(int64_t i, int64_t planes, const char* source, int64_t product, char* to) {
-    const Axis &rows = *plan_.axes[K - 2], &last = *plan_.axes[K - 1];
-    const A* p[DIRECT_TERMS];
-    const int64_t high = rows.hi[i] - rows.lo[i], width = b_[K - 1] - a_[K - 1];
-    for (int64_t d = 0; d < planes; ++d)
-        for (int64_t h = 0; h < high; ++h)
-            p[d * high + h] = reinterpret_cast<const A*>(source + d * plan_.steps[0].source_stride + (rows.lo[i] + h - need_[K - 2].a) * plan_.steps[K - 2].source_stride);
+    const Axis &deep = *plan_.axes[0], &rows = *plan_.axes[K - 2], &last = *plan_.axes[K - 1];
+    const int64_t high = rows.hi[i] - rows.lo[i], width = b_[K - 1] - a_[K - 1], row = plan_.steps[K - 2].source_stride;
     const bool past = streaming_ && to_line(to) == 0 && channels_ * int64_t(sizeof(A)) % LINE == 0;
+    // Where most of a window was read for the row before, new lines are too few under way unless they are asked for.
+    const bool apart = K < 3 || deep.positions < 2 || deep.lo[1] >= deep.hi[0];
+    const bool ask = 2 * (apart ? planes : 1) * (i > a_[K - 2] ? rows.hi[i] - rows.hi[i - 1] : high) < planes * high;
+    source += (rows.lo[i] - need_[K - 2].a) * row;
     for (int64_t w = 0, n; w < width; w += n) {
-        const int64_t a = a_[K - 1] + w, wide = last.hi[a] - last.lo[a];
-        const int64_t d = divider_.divisor_at(product, w, width - w, n);
-        for (int64_t j = 1; j < n; ++j) if (last.hi[a + j] - last.lo[a + j] != wide) { n = j; break; }
+        const int64_t a = a_[K - 1] + w, lo = last.lo[a], wide = last.hi[a] - lo;
+        const int64_t d = divider_.divisor_at(product, w, least(last.even[a], width - w), n), step = n > 1 ? last.lo[a + 1] - lo : 0;
         A* out = reinterpret_cast<A*>(to) + w * channels_;
+        const char* from = source + (lo - need_[K - 1].a) * channels_ * int64_t(sizeof(A));
         if (planes <= 0 || high <= 0 || wide <= 0) std::memset(out, 0, size_t(n * channels_) * sizeof(A));
-        else direct_cells<A>({out, p, planes, last.lo.data() + a, need_[K - 1].a, n, channels_, A(1)}, high, wide, d, past);
+        else direct_cells<A>({out, from, planes, plan_.steps[0].source_stride, row, step * channels_, n, channels_, ask, past, d}, high, wide);
     }
 }
 

@@ -41,17 +41,17 @@ bool adds_pairs(const Axis& axis) {
     return true;
 }
 
-// Which of two positions side by side adds two cells, if these are all there is. Both have the cell `lead` and those after it, one
-// for each two positions.
+// Which of two positions side by side adds two cells, if one does and these are all there is. Both have the cell `lead` and those after
+// it, one for each two positions.
 Doubling doubling_of(const Axis& axis, int64_t& lead) {
     const int64_t end = axis.base + axis.rows;
     if (axis.positions < 2) return Doubling::none;
-    for (const Doubling adds : {Doubling::before, Doubling::after}) {
-        const bool before = adds == Doubling::before;
+    for (const Doubling adds : {Doubling::alone, Doubling::before, Doubling::after}) {
+        const bool before = adds == Doubling::before, after = adds == Doubling::after;
         lead = axis.lo[before ? 1 : 0];
         bool fits = true;
         for (int64_t i = 0; i < axis.positions && fits; ++i) {
-            const int64_t cell = lead + i / 2, lo = cell - (before && i % 2 == 0), hi = cell + 1 + (!before && i % 2 == 1);
+            const int64_t cell = lead + i / 2, lo = cell - (before && i % 2 == 0), hi = cell + 1 + (after && i % 2 == 1);
             fits = cell >= axis.base && cell < end && axis.lo[size_t(i)] == std::max(lo, axis.base) && axis.hi[size_t(i)] == std::min(hi, end);
         }
         if (fits) return adds;

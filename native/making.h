@@ -58,7 +58,9 @@ template <class S> auto Box<S>::rows_in_place(int k, const char* from, int64_t n
 template <class S> void Box<S>::sum_packed(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to) {
     if (program_[K - 1]) {
         load_rows(k, row, n, product, source, row_in_, in_);
-        return sum_long<A>(*program_[K - 1], {row_in_, channels_, in_}, {to, channels_, inner_[K - 1]}, channels_, n, sums_);
+        const int64_t stride = plan_.steps[k].source_stride;
+        const Later later{source + n * stride, plan_.steps[K - 1].source_stride, stride, sizeof(S)};
+        return sum_long<A>(*program_[K - 1], {row_in_, channels_, in_}, {to, channels_, inner_[K - 1]}, channels_, n, sums_, plan_.channel_source == later.item ? later : Later{});
     }
     for (int64_t r = 0; r < n; ++r) {
         const int64_t stride = plan_.steps[k].source_stride;
@@ -77,8 +79,12 @@ template <class S> void Box<S>::sum_turned(int k, int64_t row, int64_t n, int64_
             transpose(row_in_, chunk_stride, turned_in_ + w * channels_ * lanes + r, lanes, 16, m * channels_);
         }
     }
-    prefetch_rows(k, n, source);
-    sum_last(turned_in_, channels_ * lanes, turned_out_);
+    Later later{source + n * stride, channels_ * lanes * int64_t(sizeof(S)), 0, sizeof(S)};
+    if (!program_[K - 1] || stride != in_ * int64_t(sizeof(S))) {
+        prefetch_rows(k, n, source);
+        later.at = nullptr;
+    }
+    sum_axis(*plan_.axes[K - 1], program_[K - 1], a_[K - 1], b_[K - 1], turned_in_, need_[K - 1].a, channels_ * lanes, turned_out_, sums_, 0, later);
     A* target = n == lanes ? to : row_in_;
     transpose(turned_out_, lanes, target, inner_[K - 1], out_, lanes);
     if (target != to) std::memcpy(to, target, size_t(n * inner_[K - 1]) * sizeof(A));

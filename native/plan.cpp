@@ -178,7 +178,10 @@ void choose_rows(Plan& p, int64_t lanes) {
     if (p.rows == Rows::turned) p.batch = std::min(last.is_long() ? TURNED_LONG : TURNED, round_up(std::max<int64_t>(rows, 1), 16));
     if (p.rows == Rows::packed && last.is_long() && p.channels <= 2 * lanes) p.batch = 4;
     while (p.rows == Rows::turned && p.batch > TURNED && p.batch * std::max(last.rows, last.positions) * p.channels > TURNED_ELEMENTS) p.batch /= 2;
-    if (p.rows == Rows::woven) p.batch = std::max(round_up(ceil_div(RUN_ELEMENTS / 4, std::max(p.weave.row_in, p.weave.row_out)), p.weave.period), p.weave.period);
+    if (p.rows == Rows::woven) {
+        const int64_t row = p.spread_late && !p.streaming ? p.weave.row_in : std::max(p.weave.row_in, p.weave.row_out);
+        p.batch = std::max(round_up(ceil_div(RUN_ELEMENTS / 4, std::max<int64_t>(row, 1)), p.weave.period), p.weave.period);
+    }
 }
 
 // Result rows that can be written as one: they lie packed in scratch and in the result, and divide by the same.
@@ -193,6 +196,7 @@ void choose_run(Plan& p) {
     p.packed_rows = packed && whole && packed_scratch;
     if (!p.packed_rows) return;
     p.run_rows = K == 2 ? std::max<int64_t>(1, RUN_ELEMENTS / std::max<int64_t>(row, 1)) : p.box[size_t(K - 2)];
+    if (K == 2 && p.rows == Rows::woven && p.run_rows > p.weave.period) p.run_rows -= p.run_rows % p.weave.period;  // each run begins with a vector
     if (!p.divide_first && !p.constant_divisor) p.run_rows = std::min(p.run_rows, p.batch);
 }
 

@@ -50,8 +50,8 @@ enum class Rows : int {
 enum class Picks : int { in_order, one_load, two_loads, paired, far };
 
 // Which neighbour one of the two positions that a cell becomes adds (doubling.h): the first of them the cell before, or the second the
-// cell after.
-enum class Doubling : int { none, before, after };
+// cell after, or they are the cell alone. (Or cells do not become two.)
+enum class Doubling : int { none, before, after, alone };
 
 // Picks for `period` packed rows: vector v of the result adds, for each term t, the elements index[v][t][lane] after
 // offset[v][t]; a negative index means that the term is absent. Made for one vector width.

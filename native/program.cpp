@@ -154,6 +154,9 @@ void Axis::find_runs() {
     together.assign(lo.size(), 1);
     for (size_t i = lo.size(); i-- > 1;)
         if (hi[i] - lo[i] == hi[i - 1] - lo[i - 1] && lo[i] == lo[i - 1] + 1) together[i - 1] = together[i] + 1;
+    even.assign(lo.size(), 1);
+    for (size_t i = lo.size(); i-- > 1;)
+        if (hi[i] - lo[i] == hi[i - 1] - lo[i - 1]) even[i - 1] = even[i] > 1 && lo[i + 1] - lo[i] == lo[i] - lo[i - 1] ? even[i] + 1 : 2;
     alike.assign(count.size(), 1);
     for (size_t i = count.size(); i-- > 1;) if (count[i] == count[i - 1]) alike[i - 1] = alike[i] + 1;
 }

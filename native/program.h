@@ -17,13 +17,14 @@ struct Span { int64_t a, b; };
 
 // Sums along one axis: result position i adds source rows lo[i] ... hi[i]-1, numbered on the whole axis; the caller's
 // block begins at row `base`. together[i] says how many positions from i on have intervals of one length whose
-// beginnings rise by one each: they can be added as one long row. alike[i] says how many counts from i on are the same.
+// beginnings rise by one each: they can be added as one long row; even[i], by any one number each. alike[i] says how many counts from i on
+// are the same.
 struct Axis {
     int64_t positions = 0, rows = 0, base = 0;
-    std::vector<int64_t> lo, hi, count, reach, together, alike;
+    std::vector<int64_t> lo, hi, count, reach, together, even, alike;
 
     bool is_long() const { return reach[0] > BLOCK; }
-    void find_runs();  // together and alike
+    void find_runs();  // together, even and alike
 
     // The rows that positions [a, b) need.
     Span rows_needed(int64_t a, int64_t b) const;

@@ -192,6 +192,15 @@ template <> PG_INLINE Vec<double> chosen<double>(Vec<double> sign, Vec<double> x
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
+// The first `bytes` bytes of a vector.
+template <class A> PG_INLINE void store_part(char* to, Vec<A> v, int64_t bytes) {
+#if defined(__AVX512BW__)
+    _mm512_mask_storeu_epi8(to, bytes < 64 ? (uint64_t(1) << bytes) - 1 : ~uint64_t(0), (__m512i)v);
+#else
+    std::memcpy(to, &v, size_t(least(bytes, VECTOR_BYTES)));
+#endif
+}
+
 // Bytes until p is aligned to a cache line.
 inline int64_t to_line(const void* p) { return int64_t((0 - reinterpret_cast<uintptr_t>(p)) & uintptr_t(LINE - 1)); }
 

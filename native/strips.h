@@ -47,15 +47,6 @@ template <class S, class A> PG_INLINE Vec<A> stored_none() {
     else return narrow_pair<S>(none<A>(), none<A>());
 }
 
-// The first `bytes` bytes of a vector.
-template <class A> PG_INLINE void store_part(char* to, Vec<A> v, int64_t bytes) {
-#if defined(__AVX512BW__)
-    _mm512_mask_storeu_epi8(to, bytes < 64 ? (uint64_t(1) << bytes) - 1 : ~uint64_t(0), (__m512i)v);
-#else
-    std::memcpy(to, &v, size_t(least(bytes, VECTOR_BYTES)));
-#endif
-}
-
 // Keep a row of this plane's sums, and add it to those of the planes before.
 template <class S, class A, int N> PG_INLINE void add_planes(Strip<S, A>& s, Vec<A>* sums) {
     constexpr int64_t lanes = LANES<A>;

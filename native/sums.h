@@ -56,6 +56,15 @@ template <class A> inline void add_rows(A* out, const A* const* in, int count, i
     }
 }
 
+// What will be summed after the rows at hand, if that is known: where it lies in the source, in bytes. It is asked for a row at a time as the
+// rows at hand are added up: memory is idle then, and must be waited for if it is asked for no sooner than it is needed.
+struct Later {
+    const char* at = nullptr;
+    int64_t stride = 0, gap = 0, item = 0;
+
+    Later from(int64_t column) const { return {at ? at + column * item : nullptr, stride, gap, item}; }
+};
+
 // Vectors J, J+1, ... of the columns that a program runs on at once: WIDE of each of LINES lines, in registers (hence a
 // list, not an array). Lines lie `gap` apart in memory; in scratch they are packed.
 template <class A, int WIDE, int LINES, int J = 0> struct Columns {
@@ -71,6 +80,9 @@ template <class A, int WIDE, int LINES, int J = 0> struct Columns {
     PG_INLINE void zero() { x = splat(A(0)); rest.zero(); }
     PG_INLINE void write(A* p, int64_t gap) const { store(p + at(gap), x); rest.write(p, gap); }
     PG_INLINE void pass_on(A* p) const { stream(p + at(0), x); rest.pass_on(p); }
+    PG_INLINE static void ask(const Later& later, int64_t row) {
+        for (int64_t line = 0; line < LINES; ++line) prefetch(later.at + row * later.stride + line * later.gap, WIDE * v * later.item);
+    }
 };
 
 template <class A, int WIDE, int LINES> struct Columns<A, WIDE, LINES, -1> {
@@ -107,10 +119,11 @@ PG_INLINE void sum_terms(C& x, int32_t count, const int32_t* terms, const Grid<c
 
 constexpr int64_t AHEAD_VECTORS = 8;  // columns that are asked for ahead, where what a program makes goes past the caches
 
-template <bool PAST, class C, class A> PG_INLINE void step(C& head, int32_t term, bool begins, const Grid<const A>& in, const A* scratch) {
+template <bool PAST, class C, class A> PG_INLINE void step(C& head, int32_t term, bool begins, const Grid<const A>& in, const A* scratch, const Later& later) {
     if (begins) read_term<C, A>(head, term, in, scratch);
     else add_term<C, A>(head, term, in, scratch);
     if (PAST) prefetch(reinterpret_cast<const char*>(in.at + term * in.stride) + AHEAD_VECTORS * VECTOR_BYTES, C::SIZE * int64_t(sizeof(A)));
+    else if (later.at) C::ask(later, term);
 }
 
 // PAST: one line, past the caches.
@@ -120,7 +133,7 @@ template <bool PAST, class C, class A> PG_INLINE void put(const C& x, int32_t po
 }
 
 template <class A, int WIDE, int LINES, bool PAST>
-inline void run_program(const Program& program, const Grid<const A>& in, const Grid<A>& out, A* scratch) {
+inline void run_program(const Program& program, const Grid<const A>& in, const Grid<A>& out, A* scratch, const Later& later) {
     using C = Columns<A, WIDE, LINES>;
     const int32_t *c = program.code.data(), *end = c + program.code.size();
     C head, x;
@@ -142,7 +155,7 @@ inline void run_program(const Program& program, const Grid<const A>& in, const G
             break;
         }
         case HEAD:
-            step<PAST, C, A>(head, c[1], c[2], in, scratch);
+            step<PAST, C, A>(head, c[1], c[2], in, scratch, later);
             if (c[3] >= 0) head.write(scratch + int64_t(c[3]) * C::SIZE, C::PACKED);
             c += 4;
             break;
@@ -152,7 +165,7 @@ inline void run_program(const Program& program, const Grid<const A>& in, const G
             c += 3 + c[2];
             break;
         default: {  // PUT_HEAD
-            if (c[2] >= 0) step<PAST, C, A>(head, c[2], c[3], in, scratch);
+            if (c[2] >= 0) step<PAST, C, A>(head, c[2], c[3], in, scratch, later);
             if (c[4] == 0) {
                 put<PAST>(head, c[1], out);
             } else {
@@ -169,14 +182,14 @@ inline void run_program(const Program& program, const Grid<const A>& in, const G
 // Sums of an axis with long intervals: n columns, at least a vector of them, of each of `lines` lines. PAST: one line of whole
 // vectors, written past the caches.
 template <class A, bool PAST = false>
-inline void sum_long(const Program& program, Grid<const A> in, Grid<A> out, int64_t n, int64_t lines, A* scratch) {
+inline void sum_long(const Program& program, Grid<const A> in, Grid<A> out, int64_t n, int64_t lines, A* scratch, Later later = {}) {
     constexpr int64_t v = LANES<A>;
     constexpr int MANY = VECTOR_BYTES == 64 ? 8 : 4;  // two sets of these must fit the registers
     while (lines > 0) {
         int64_t c = 0, done = 1;
         auto run = [&](auto columns, int64_t at) {
             constexpr int wide = decltype(columns)::PACKED / v, of = decltype(columns)::N / wide;
-            run_program<A, wide, of, PAST && of == 1>(program, {in.at + at, in.stride, in.gap}, {out.at + at, out.stride, out.gap}, scratch);
+            run_program<A, wide, of, PAST && of == 1>(program, {in.at + at, in.stride, in.gap}, {out.at + at, out.stride, out.gap}, scratch, later.from(at));
         };
         if (!PAST && n == v && lines >= MANY) {
             run(Columns<A, 1, MANY>{}, 0);
@@ -192,6 +205,7 @@ inline void sum_long(const Program& program, Grid<const A> in, Grid<A> out, int6
         }
         in.at += done * in.gap;
         out.at += done * out.gap;
+        if (later.at) later.at += done * later.gap;
         lines -= done;
     }
 }
@@ -200,8 +214,8 @@ inline void sum_long(const Program& program, Grid<const A> in, Grid<A> out, int6
 // lies `ahead` elements after them, if that is not 0, is needed soon.
 template <class A>
 inline void sum_axis(const Axis& axis, const Program* program, int64_t a, int64_t b, const A* in, int64_t first, int64_t inner,
-                     A* out, A* scratch, int64_t ahead = 0) {
-    if (program) return sum_long<A>(*program, {in, inner, 0}, {out, inner, 0}, inner, 1, scratch);
+                     A* out, A* scratch, int64_t ahead = 0, const Later& later = {}) {
+    if (program) return sum_long<A>(*program, {in, inner, 0}, {out, inner, 0}, inner, 1, scratch, later);
     const int64_t *lo = axis.lo.data(), *hi = axis.hi.data(), *together = axis.together.data();
     const A* p[BLOCK];
     for (int64_t i = a; i < b;) {

@@ -149,6 +149,7 @@ template <class A, int R, Picks PICKS, bool PAST> inline void weave_rows(const W
     constexpr bool can = PICKS != Picks::far, must = PICKS == Picks::paired;
     if (can && w.even && w.full) return weave_rows<A, R, PICKS, PAST, can, can>(w, in, out, rows);
     if (can && (must || w.even)) return weave_rows<A, R, PICKS, PAST, can, false>(w, in, out, rows);
+    if (R == 1 && can && !must && w.full) return weave_rows<A, R, PICKS, PAST, must, R == 1 && can>(w, in, out, rows);
     weave_rows<A, R, PICKS, PAST, must, false>(w, in, out, rows);
 }
 

@@ -57,10 +57,13 @@ void find_even(Weave& w, int64_t vectors, int64_t lanes, bool masks) {
     w.step = step;
     w.even = true;
     pair_terms(w, lanes);
-    w.full = std::all_of(w.present.begin(), w.present.end() - w.terms, [&](uint16_t bits) { return bits == (1u << lanes) - 1; }) &&
-             std::all_of(element.begin(), element.end(), [&](int64_t e) { return e != absent; });
+    w.full = w.full && std::all_of(element.begin(), element.end(), [&](int64_t e) { return e != absent; });
+}
+
+bool is_full(const Weave& w, int64_t vectors, int64_t lanes) {
     const int64_t tail = w.period * w.row_out - (vectors - 1) * lanes;  // lanes of the last vector that are there
-    w.full = w.full && std::all_of(w.present.end() - w.terms, w.present.end(), [&](uint16_t bits) { return bits == (1u << tail) - 1; });
+    auto has = [](int64_t n) { return [n](uint16_t bits) { return bits == (1u << n) - 1; }; };
+    return std::all_of(w.present.begin(), w.present.end() - w.terms, has(lanes)) && std::all_of(w.present.end() - w.terms, w.present.end(), has(tail));
 }
 
 }  // namespace
@@ -117,6 +120,7 @@ bool make_weave(Plan& p, int64_t lanes) {
             }
             w.offset[at] = offset;
         }
+    w.full = is_full(w, vectors, lanes);
     find_even(w, vectors, lanes, lanes * accumulator_size(p.dtype) == 64);
     return true;
 }

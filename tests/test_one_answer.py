@@ -105,6 +105,10 @@ SPLIT = {
         Pool((Axis.regular(37, 5, stride=3, padding=2), Axis.regular(124, 3, stride=2, padding=2)), divisor=-7), "NCHW", 3, 7
     ),
     "steps of two, small images": Split(regular((13, 30), 3, stride=2, padding=1), "NCHW", 11, 19),
+    "steps of two, side by side": Split(regular((40, 94), 2), "NCHW", 3, 7),
+    "steps of two, side by side, rows shared": Split(
+        Pool((Axis.regular(39, 3, stride=2, padding=1), Axis.regular(123, 2, padding=(0, 1)))), "NCHW", 3, 7
+    ),
     "short windows of three axes": Split(regular((6, 14, 11), (2, 2, 2), stride=2), "NDHWC", 3, 37),
     "windows that slide": Split(regular((26, 37), 3, stride=1, padding="same"), "NHWC", 2, 64),
     "windows that slide, valid": Split(regular((24, 33), 3, stride=1), "NHWC", 2, 32),
@@ -365,6 +369,10 @@ STREAMED = {
     "steps of two, whole lines": (Split(regular((61, 96), 3, stride=2, padding="same"), "NCHW", 38, 41), np.float32),
     "steps of two, joined": (Split(regular((62, 112), 3, stride=2, padding="same"), "NCHW", 52, 50), np.float16),
     "steps of two, padded": (Split(regular((61, 104), 3, stride=2, padding=1), "NCHW", 36, 20), np.float64),
+    "steps of two, side by side": (Split(regular((62, 96), 2), "NCHW", 38, 41), np.float32),
+    "steps of two, side by side, joined": (
+        Split(Pool((Axis.regular(61, 3, stride=2, padding=1), Axis.regular(112, 2))), "NCHW", 52, 50), np.float16
+    ),
     "sliding": (Split(regular((113, 117), 3, stride=1, padding="same"), "NHWC", 10, 64), np.float32),
     "sliding, float16": (Split(regular((113, 117), 3, stride=1, padding="same"), "NHWC", 14, 96), np.float16),
     "sliding along three axes": (Split(regular((17, 65, 67), (2, 3, 3), stride=1, padding="same"), "NDHWC", 4, 32), np.float32),

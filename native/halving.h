@@ -8,10 +8,12 @@
 namespace poolgrad {
 namespace PG_ISA {
 
-// The source rows under a row of the result: `high` of each of `planes`.
+// The source rows under a row of the result: `high` of each of `planes`, and the bytes from one to the next.
 struct Halved {
-    const char* rows[DIRECT_TERMS];
-    int64_t planes, high;
+    const char* from;
+    int64_t planes, high, plane, row;
+
+    PG_INLINE const char* place(int64_t d, int64_t h) const { return from + d * plane + h * row; }
 };
 
 // The sums of as many windows as a vector has lanes along one source row. No cell is read that is not theirs.
@@ -24,22 +26,35 @@ template <class S, class A, int W> PG_INLINE Vec<A> sum_halves(const char* from)
     return even + odd + moved_down<A>(even, splat(A(widen(read<S>(from + 2 * v * item)))));
 }
 
-// n windows, at least a vector of them, from the one that begins `at` bytes after each row's first.
-template <class S, class A, int H, int W> inline void halve_windows(const Halved& in, int64_t at, A* out, int64_t n, A by) {
+// n windows, at least a vector of them, from the one that begins `at` bytes after each row's first. The places of the rows of D planes (0:
+// of as many as there are) are kept in registers.
+template <class S, class A, int D, int H, int W> inline void halve_windows(const Halved& in, int64_t at, A* out, int64_t n, A by) {
     constexpr int64_t v = LANES<A>, item = sizeof(S);
-    const Vec<A> d = splat(by), over = splat(reciprocal(by));
+    const int64_t planes = D ? D : in.planes;
+    const char* rows[D ? D * H : 1];
+    for (int k = 0; k < D * H; ++k) rows[k] = in.place(k / H, k % H) + at;
+    const Vec<A> d = splat(by);
     for (int64_t k = 0; k < n; k += v) {
         const int64_t i = least(k, n - v);  // the last vector overlaps its neighbour
-        Vec<A> sum = splat(A(0));
-        for (int64_t p = 0; p < in.planes; ++p) {
-            Vec<A> plane = splat(A(0));
+        auto plane = [&](int64_t p) PG_INLINED {
+            Vec<A> s = splat(A(0));
             each<H>([&](auto h) PG_INLINED {
-                const Vec<A> row = sum_halves<S, A, W>(in.rows[p * H + h] + at + 2 * i * item);
-                plane = h ? plane + row : row;
+                const Vec<A> row = sum_halves<S, A, W>((D ? rows[p * H + h] : in.place(p, h) + at) + 2 * i * item);
+                s = h ? s + row : row;
             });
-            sum = p ? sum + plane : plane;
-        }
-        store(out + i, quotient(sum, d, over));
+            return s;
+        };
+        Vec<A> sum = plane(0);
+        for (int64_t p = 1; p < planes; ++p) sum = sum + plane(p);
+        store(out + i, sum / d);
+    }
+}
+
+template <class S, class A, int H, int W> inline void halve_windows(const Halved& in, int64_t at, A* out, int64_t n, A by) {
+    switch (in.planes) {
+        case 1: return halve_windows<S, A, 1, H, W>(in, at, out, n, by);
+        case 2: return halve_windows<S, A, 2, H, W>(in, at, out, n, by);
+        default: return halve_windows<S, A, 0, H, W>(in, at, out, n, by);
     }
 }
 
@@ -57,7 +72,7 @@ template <class S, class A> inline A halve_window(const Halved& in, int64_t at, 
     for (int64_t p = 0; p < in.planes; ++p) {
         A plane = 0;
         for (int64_t h = 0; h < in.high; ++h) {
-            const char* from = in.rows[p * in.high + h] + at;
+            const char* from = in.place(p, h) + at;
             A row = widen(read<S>(from));
             for (int64_t w = 1; w < wide; ++w) row = row + widen(read<S>(from + w * int64_t(sizeof(S))));
             plane = h ? plane + row : row;
@@ -73,10 +88,8 @@ template <class S> void Box<S>::halve_row(int64_t i, int64_t planes, const char*
     const int64_t first = a_[K - 1], n = b_[K - 1] - first, reach = last.reach[0];
     const int64_t whole = (last.base + last.rows - reach - plan_.lead[K - 1]) / 2 + 1 - first;  // windows until those that end too early
     A* out = sizeof(S) == sizeof(A) && !streaming_ && is_aligned(to) ? reinterpret_cast<A*>(to) : row_out_;
-    Halved in{{}, planes, rows.hi[i] - rows.lo[i]};
-    for (int64_t d = 0; d < planes; ++d)
-        for (int64_t h = 0; h < in.high; ++h)
-            in.rows[d * in.high + h] = source + d * plan_.steps[0].source_stride + (rows.lo[i] + h - need_[K - 2].a) * plan_.steps[K - 2].source_stride;
+    const int64_t row = plan_.steps[K - 2].source_stride;
+    const Halved in{source + (rows.lo[i] - need_[K - 2].a) * row, planes, rows.hi[i] - rows.lo[i], plan_.steps[0].source_stride, row};
     if (planes <= 0 || in.high <= 0) std::memset(out, 0, size_t(n) * sizeof(A));
     else for (int64_t w = 0, alike; w < n; w += alike) {
         const A by = A(divider_.divisor_at(product, w, n - w, alike));

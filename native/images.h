@@ -110,12 +110,15 @@ template <class A> inline typename Lanes<A>::type sum_head(const A* from, int64_
     }
 }
 
-// Rows longer than a block. `blocks` has room for one sum of each. Of short rows the processor foresees the way through memory by itself.
+// Rows of some lines each are asked for by the block; shorter ones as many at a time as there are lanes.
+template <class A> PG_INLINE bool asks_by_block(int64_t n) { return n * int64_t(sizeof(A)) > 2 * LINE; }
+
+// Rows longer than a block. `blocks` has room for one sum of each.
 template <class A> inline typename Lanes<A>::type sum_blocks(const A* from, int64_t n, typename Lanes<A>::type* blocks) {
-    constexpr int64_t cell = SQUARE<A> * int64_t(sizeof(A)), lines = 2;
+    constexpr int64_t cell = SQUARE<A> * int64_t(sizeof(A));
     const int64_t count = n / BLOCK, head = n % BLOCK;
     const char* next = reinterpret_cast<const char*>(from) + AHEAD_ROWS;
-    const bool far = n * int64_t(sizeof(A)) > lines * LINE;
+    const bool far = asks_by_block<A>(n);
     for (int64_t b = 0; b < count; ++b) {
         if (far) prefetch(next + b * BLOCK * cell, BLOCK * cell);
         blocks[b] = sum_cells<A, BLOCK>(from + b * BLOCK, n);
@@ -139,7 +142,9 @@ template <class A> inline typename Lanes<A>::type sum_last_rows(const A* from, i
 // more. Nothing is read at or past `end`.
 template <class A, int N> inline void sum_each(const A* from, int64_t n, int64_t count, A* to, A* scratch, const A* end) {
     constexpr int64_t lanes = SQUARE<A>, over = N > 0 && N < COLUMNS<A> ? COLUMNS<A> - N : 0;
+    const bool ask = count > lanes && (N > 0 || !asks_by_block<A>(n));
     for (int64_t r = 0; r < count; r += lanes, from += lanes * n) {
+        if (ask) prefetch(reinterpret_cast<const char*>(from) + AHEAD, lanes * n * int64_t(sizeof(A)));
         typename Lanes<A>::type s;
         if (over > 0 && from + lanes * n + over > end) s = sum_last_rows(from, n);
         else if constexpr (N == 0) s = sum_blocks(from, n, reinterpret_cast<typename Lanes<A>::type*>(scratch));

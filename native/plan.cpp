@@ -14,7 +14,7 @@ constexpr int64_t TILE = 512;                 // columns of a long first axis su
 constexpr int64_t OFTEN = 4;                  // counts change often if that many positions or fewer share one, on average
 constexpr int64_t APART = 240;                // channels taken at a time that lie apart in the source
 constexpr int64_t SUM_COLUMNS = 128;          // most columns a program runs on at once
-constexpr int64_t TURNED = 16, TURNED_LONG = 64, TURNED_ELEMENTS = 1 << 18;
+constexpr int64_t TURNED = 16, TURNED_LONG = 256, TURNED_ELEMENTS = 1 << 18;  // rows; bytes of as many; elements
 constexpr int64_t IMAGES = 1024;               // images summed to a cell each at a time
 constexpr int64_t GATHER_BYTES = 128 << 10;
 constexpr int64_t FOLDED_IMAGE = 1 << 13;     // elements of an image worth computing together with its neighbours
@@ -175,7 +175,7 @@ void choose_rows(Plan& p, int64_t lanes) {
     else p.rows = Rows::turned;
     p.spread_late = p.rows != Rows::turned && last.reach[0] <= 1;
     p.doubled = p.spread_late && p.rows == Rows::woven && p.channels == 1 && size_of(p.dtype) == 2 && doubles(last);
-    if (p.rows == Rows::turned) p.batch = std::min(last.is_long() ? TURNED_LONG : TURNED, round_up(std::max<int64_t>(rows, 1), 16));
+    if (p.rows == Rows::turned) p.batch = std::min(last.is_long() ? TURNED_LONG / accumulator_size(p.dtype) : TURNED, round_up(std::max<int64_t>(rows, 1), 16));
     if (p.rows == Rows::packed && last.is_long() && p.channels <= 2 * lanes) p.batch = 4;
     while (p.rows == Rows::turned && p.batch > TURNED && p.batch * std::max(last.rows, last.positions) * p.channels > TURNED_ELEMENTS) p.batch /= 2;
     if (p.rows == Rows::woven) {

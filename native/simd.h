@@ -305,13 +305,60 @@ template <class A> PG_INLINE void transpose_square(const A* in, int64_t is, A* o
 }
 #endif
 
+// The same for twice as many rows, as many as a vector has lanes.
+template <class A> constexpr int64_t TALL = SQUARE<A>;
+#if defined(__AVX512F__)
+template <> constexpr int64_t TALL<float> = 16;
+template <> constexpr int64_t TALL<double> = 8;
+
+// Half a vector from each of two places.
+PG_INLINE __m512 halves(const float* p, const float* q) {
+    return _mm512_castpd_ps(_mm512_insertf64x4(_mm512_castps_pd(_mm512_castps256_ps512(_mm256_loadu_ps(p))), _mm256_loadu_pd(reinterpret_cast<const double*>(q)), 1));
+}
+PG_INLINE __m512d halves(const double* p, const double* q) { return _mm512_insertf64x4(_mm512_castpd256_pd512(_mm256_loadu_pd(p)), _mm256_loadu_pd(q), 1); }
+
+PG_INLINE void transpose_tall(const float* in, int64_t is, float* out, int64_t os) {
+    __m512 a[8], b[8];
+    each<8>([&](auto r) PG_INLINED { const float* p = in + (r % 4 + r / 4 * 8) * is; a[r] = halves(p, p + 4 * is); });
+    each<4>([&](auto r) PG_INLINED {
+        b[2 * r] = _mm512_unpacklo_ps(a[2 * r], a[2 * r + 1]);
+        b[2 * r + 1] = _mm512_unpackhi_ps(a[2 * r], a[2 * r + 1]);
+    });
+    each<4>([&](auto r) PG_INLINED {  // a[4 i + j]: by 128 bits, column j of four rows, column 4 + j of these, the same of the next four
+        constexpr int i = r / 2 * 4, j = r % 2;
+        const __m512d low = _mm512_castps_pd(b[i + j]), high = _mm512_castps_pd(b[i + j + 2]);
+        a[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+        a[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+    });
+    each<4>([&](auto j) PG_INLINED { _mm512_storeu_ps(out + j * os, _mm512_shuffle_f32x4(a[j], a[4 + j], 0x88)); });
+    each<4>([&](auto j) PG_INLINED { _mm512_storeu_ps(out + (4 + j) * os, _mm512_shuffle_f32x4(a[j], a[4 + j], 0xdd)); });
+}
+
+PG_INLINE void transpose_tall(const double* in, int64_t is, double* out, int64_t os) {
+    __m512d a[4], b[4];
+    each<4>([&](auto r) PG_INLINED { const double* p = in + (r % 2 + r / 2 * 4) * is; a[r] = halves(p, p + 2 * is); });
+    each<2>([&](auto r) PG_INLINED {  // b[2 i + j]: by 128 bits, column j of two rows, column 2 + j of these, the same of the next two
+        b[2 * r] = _mm512_unpacklo_pd(a[2 * r], a[2 * r + 1]);
+        b[2 * r + 1] = _mm512_unpackhi_pd(a[2 * r], a[2 * r + 1]);
+    });
+    each<2>([&](auto j) PG_INLINED { _mm512_storeu_pd(out + j * os, _mm512_shuffle_f64x2(b[j], b[2 + j], 0x88)); });
+    each<2>([&](auto j) PG_INLINED { _mm512_storeu_pd(out + (2 + j) * os, _mm512_shuffle_f64x2(b[j], b[2 + j], 0xdd)); });
+}
+#else
+template <class A> PG_INLINE void transpose_tall(const A* in, int64_t is, A* out, int64_t os) { transpose_square(in, is, out, os); }
+#endif
+
 // Transpose in whole squares: rows and columns are rounded up to a multiple of 8, and both sides must have room for
 // that. Rows go from last to first, so that where `os` is less than the rounded number of rows (but at least 8), what
 // spills over the end of an output row is overwritten by its owner.
 template <class A> inline void transpose(const A* in, int64_t is, A* out, int64_t os, int64_t rows, int64_t cols) {
-    constexpr int64_t q = SQUARE<A>;
-    for (int64_t r = (rows + 7) / 8 * 8 - q; r >= 0; r -= q)
-        for (int64_t c = 0; c < cols; c += q) transpose_square(in + r * is + c, is, out + c * os + r, os);
+    constexpr int64_t q = SQUARE<A>, tall = TALL<A>;
+    for (int64_t r = (rows + 7) / 8 * 8; r > 0;) {
+        const bool many = r % tall == 0;
+        r -= many ? tall : q;
+        for (int64_t c = 0; c < cols; c += q)
+            many ? transpose_tall(in + r * is + c, is, out + c * os + r, os) : transpose_square(in + r * is + c, is, out + c * os + r, os);
+    }
 }
 
 }  // namespace PG_ISA

@@ -96,7 +96,7 @@ template <class S> void Box<S>::run_images(const char* source, char* result) {
 template <class S> bool Box<S>::is_direct(const char* source, const char* result) const {
     int64_t terms = 1;
     for (const Axis* axis : plan_.axes) terms *= axis->reach[0];
-    const bool small = K <= 3 && terms <= DIRECT_TERMS && plan_.axes[K - 1]->reach[0] <= DIRECT_SIDE && plan_.axes[K - 2]->reach[0] <= DIRECT_SIDE;
+    const bool small = K <= 3 && !program_[0] && terms <= DIRECT_TERMS && plan_.axes[K - 1]->reach[0] <= DIRECT_SIDE && plan_.axes[K - 2]->reach[0] <= DIRECT_SIDE;
     const Place place{b_[K - 1] - a_[K - 1], plan_.steps[K - 1].result_stride, channels_, plan_.channel_result, int64_t(sizeof(S))};
     return small && plan_.rows == Rows::packed && channels_ >= LANES<A> && !plan_.accumulate && place.packed() && is_aligned(result) &&
            cells_in_place(source, need_[K - 1].b - need_[K - 1].a);

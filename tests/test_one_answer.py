@@ -110,6 +110,13 @@ SPLIT = {
         Pool((Axis.regular(39, 3, stride=2, padding=1), Axis.regular(123, 2, padding=(0, 1)))), "NCHW", 3, 7
     ),
     "short windows of three axes": Split(regular((6, 14, 11), (2, 2, 2), stride=2), "NDHWC", 3, 37),
+    "nine planes of one cell": Split(Pool((Axis.regular(20, 9, stride=3), Axis.regular(5, 1), Axis.regular(7, 1))), "NDHWC", 2, 32),
+    "short windows of uneven steps": Split(
+        Pool((Axis.fractional(11, [0, 2, 3, 5, 8, 11]), Axis.fractional(17, [0, 1, 3, 5, 6, 8, 10, 13, 14, 17], overlapping=True))),
+        "NHWC",
+        3,
+        48,
+    ),
     "windows that slide": Split(regular((26, 37), 3, stride=1, padding="same"), "NHWC", 2, 64),
     "windows that slide, valid": Split(regular((24, 33), 3, stride=1), "NHWC", 2, 32),
     "windows that slide, padded on one side": Split(

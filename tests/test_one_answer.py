@@ -110,9 +110,9 @@ SPLIT = {
         Pool((Axis.regular(39, 3, stride=2, padding=1), Axis.regular(123, 2, padding=(0, 1)))), "NCHW", 3, 7
     ),
     "short windows of three axes": Split(regular((6, 14, 11), (2, 2, 2), stride=2), "NDHWC", 3, 37),
-    "nine planes of one cell": Split(Pool((Axis.regular(20, 9, stride=3), Axis.regular(5, 1), Axis.regular(7, 1))), "NDHWC", 2, 32),
+    "nine planes of one cell": Split(regular((20, 5, 7), (9, 1, 1), stride=1), "NDHWC", 2, 32),
     "short windows of uneven steps": Split(
-        Pool((Axis.fractional(11, [0, 2, 3, 5, 8, 11]), Axis.fractional(17, [0, 1, 3, 5, 6, 8, 10, 13, 14, 17], overlapping=True))),
+        Pool((Axis.fractional(11, [0, 2, 3, 5, 8, 11]), Axis.fractional(15, [0, 1, 3, 5, 6, 8, 11, 12, 15], overlapping=True))),
         "NHWC",
         3,
         48,

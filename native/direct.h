@@ -26,7 +26,7 @@ template <class A> PG_INLINE const A* direct_place(const DirectRun<A>& run, int6
 }
 
 // How many lines are under way at once depends on how few instructions there are to each: the places of the rows of D planes (0: of as many
-// as there are) are kept in registers, channels are taken TWO vectors at a time if they can be, and the division is a single one (which has
+// as there are) are kept in registers, channels are taken TWO vectors at a time where they can be, and the division is a single one (which has
 // time, where it waits for memory).
 template <class A, int D, int H, int W, bool TIMES, bool PAST, bool TWO> inline void direct_cells(const DirectRun<A>& run) {
     constexpr int64_t v = LANES<A>;
@@ -61,13 +61,15 @@ template <class A, int D, int H, int W, bool TIMES, bool PAST, bool TWO> inline 
 }
 
 template <class A, int D, int H, int W, bool TIMES> inline void direct_cells(const DirectRun<A>& run) {
-    const bool two = run.channels % (2 * LANES<A>) == 0;
-    if (two) return run.past ? direct_cells<A, D, H, W, TIMES, true, true>(run) : direct_cells<A, D, H, W, TIMES, false, true>(run);
-    return run.past ? direct_cells<A, D, H, W, TIMES, true, false>(run) : direct_cells<A, D, H, W, TIMES, false, false>(run);
+    constexpr bool can = D > 0;
+    if (!run.past) return direct_cells<A, D, H, W, TIMES, false, false>(run);
+    if (can && run.channels % (2 * LANES<A>) == 0) return direct_cells<A, D, H, W, TIMES, true, can>(run);
+    direct_cells<A, D, H, W, TIMES, true, false>(run);
 }
 
 template <class A, int D, int H, int W> inline void direct_cells(const DirectRun<A>& run) {
-    is_power_of_two(run.divisor) ? direct_cells<A, D, H, W, true>(run) : direct_cells<A, D, H, W, false>(run);
+    constexpr bool can = D > 0;
+    can && is_power_of_two(run.divisor) ? direct_cells<A, D, H, W, can>(run) : direct_cells<A, D, H, W, false>(run);
 }
 
 template <class A, int H, int W> inline void direct_cells(const DirectRun<A>& run) {

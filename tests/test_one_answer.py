@@ -114,7 +114,7 @@ SPLIT = {
     "short windows of uneven steps": Split(
         Pool((Axis.fractional(11, [0, 2, 3, 5, 8, 11]), Axis.fractional(15, [0, 1, 3, 5, 6, 8, 11, 12, 15], overlapping=True))),
         "NHWC",
-        3,
+        5,
         48,
     ),
     "windows that slide": Split(regular((26, 37), 3, stride=1, padding="same"), "NHWC", 2, 64),

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,17 @@ def test_first_use_brings_in_no_framework() -> None:
 
 def test_the_oracle_is_a_submodule() -> None:
     assert answer("from poolgrad import exact; print(exact.__name__)") == "poolgrad.exact"
+
+
+@needs_core
+@pytest.mark.skipif(not any(PACKAGE.parent.glob("poolgrad-*.dist-info")), reason="this core is not one to install")
+def test_the_wheel_is_small(tmp_path: Path) -> None:
+    """Its files, packed as a wheel packs them, take less than 2 MB."""
+    with zipfile.ZipFile(tmp_path / "wheel.zip", "w", zipfile.ZIP_DEFLATED) as packed:
+        for file in PACKAGE.rglob("*"):
+            if file.is_file() and file.suffix != ".pyc":
+                packed.write(file, file.relative_to(PACKAGE))
+    assert (tmp_path / "wheel.zip").stat().st_size < 2_000_000
 
 
 def test_everything_public_is_there() -> None:

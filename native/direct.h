@@ -60,16 +60,17 @@ template <class A, int D, int H, int W, bool TIMES, bool PAST, bool TWO> inline 
     }
 }
 
+// (Where the planes are not known, or the caches are near, fewer kinds do: each takes its place in the wheel.)
 template <class A, int D, int H, int W, bool TIMES> inline void direct_cells(const DirectRun<A>& run) {
-    constexpr bool can = D > 0;
+    constexpr bool known = D > 0;
     if (!run.past) return direct_cells<A, D, H, W, TIMES, false, false>(run);
-    if (can && run.channels % (2 * LANES<A>) == 0) return direct_cells<A, D, H, W, TIMES, true, can>(run);
+    if (known && run.channels % (2 * LANES<A>) == 0) return direct_cells<A, D, H, W, TIMES, true, known>(run);
     direct_cells<A, D, H, W, TIMES, true, false>(run);
 }
 
 template <class A, int D, int H, int W> inline void direct_cells(const DirectRun<A>& run) {
-    constexpr bool can = D > 0;
-    can && is_power_of_two(run.divisor) ? direct_cells<A, D, H, W, can>(run) : direct_cells<A, D, H, W, false>(run);
+    constexpr bool known = D > 0;
+    known && is_power_of_two(run.divisor) ? direct_cells<A, D, H, W, known>(run) : direct_cells<A, D, H, W, false>(run);
 }
 
 template <class A, int H, int W> inline void direct_cells(const DirectRun<A>& run) {

@@ -2,7 +2,6 @@
 // are told apart as they are read, where they lie, and every row of the result is summed, divided and written at once.
 #pragma once
 
-#include "direct.h"
 #include "making.h"
 
 namespace poolgrad {

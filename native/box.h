@@ -90,6 +90,14 @@ private:
     // One channel, in steps of two along the last axis (doubling.h).
     bool is_doubling(const char* result) const;
     void run_doubling(const char* source, char* result);
+    // One channel, few cells for each position (joining.h).
+    bool is_joined(const char* result) const;
+    void run_joined(const char* source, char* result);
+    template <bool LAST> void join_rows(const char* source, char* result);
+    // A source row summed along the last axis, divided before by d and its cells' counts if it is divided first.
+    template <bool LAST> void join_row(const char* source, A d, A* to) const;
+    // A row of the result: the sum of such rows, divided by d and its positions' counts if it is divided last.
+    template <bool LAST, bool PAST> void write_joined(const A* const* rows, A d, char* to) const;
     // Calls the function for every image of a folded first axis, with that image's rows and positions as the box's.
     template <class F> void each_image(const F& function);
     // A plane of one channel, in strips of vectors along the last axis (strips.h); of two axes, every image.

@@ -11,6 +11,7 @@
 #include "floor.h"
 #include "halving.h"
 #include "images.h"
+#include "joining.h"
 #include "making.h"
 #include "pairs.h"
 
@@ -51,6 +52,7 @@ template <class S> void Box<S>::run(const char* source, char* result, const int6
     else if (is_sliding(target)) run_sliding(source, target);
     else if (is_paired(target)) run_pairs(source, target);
     else if (is_doubling(target)) run_doubling(source, target);
+    else if (is_joined(target)) run_joined(source, target);
     else if (plan_.halving) each_row(source, target, [&](auto... row) { halve_row(row...); });
     else if (is_direct(source, target)) each_row(source, target, [&](auto... row) { direct_row(row...); });
     else if (program_[0]) run_long(source, target);

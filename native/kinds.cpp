@@ -33,9 +33,9 @@ int64_t most_divisor(const Plan& p) {
     return product;
 }
 
-// Whether every position adds one cell or two, in order.
-bool adds_pairs(const Axis& axis) {
-    if (axis.reach[0] > 2) return false;
+// Whether every position adds one cell at least and at most `most`, in order.
+bool adds_few(const Axis& axis, int64_t most) {
+    if (axis.reach[0] > most) return false;
     for (size_t i = 0; i < axis.lo.size(); ++i)
         if (axis.lo[i] >= axis.hi[i] || (i > 0 && axis.hi[i] < axis.hi[i - 1])) return false;
     return true;
@@ -101,7 +101,7 @@ void find_pairs(Plan& p) {
     const int64_t item = size_of(p.dtype), channels = p.channels * item;
     if (p.rank() != 2 || p.sliding || !p.divide_first || p.accumulate || p.channels < FEW_CHANNELS || channels % 64 || p.channel_source != item) return;
     if (p.channel_result != item || p.steps[1].result_stride != channels || p.steps[0].result_stride % channels) return;
-    p.pairs = adds_pairs(*p.axes[0]) && adds_pairs(*p.axes[1]) && p.axes[0]->positions <= PAIR_SPREAD * p.axes[0]->rows;
+    p.pairs = adds_few(*p.axes[0], 2) && adds_few(*p.axes[1], 2) && p.axes[0]->positions <= PAIR_SPREAD * p.axes[0]->rows;
     p.whole_lines = p.steps[0].result_stride % 64 == 0;
 }
 
@@ -109,7 +109,7 @@ void find_pairs(Plan& p) {
 void find_doubling(Plan& p, int64_t lanes) {
     const int64_t item = size_of(p.dtype), width = ceil_div(p.axes.back()->positions, 2);
     if (p.rank() != 2 || p.sliding || !p.divide_first || p.accumulate || p.channels != 1 || p.steps[1].result_stride != item) return;
-    if (5 * width <= 3 * round_up(width, lanes) || !adds_pairs(*p.axes[0])) return;
+    if (5 * width <= 3 * round_up(width, lanes) || !adds_few(*p.axes[0], 2)) return;
     p.doubling = doubling_of(*p.axes[1], p.lead[1]);
     p.whole_lines = p.axes[1]->positions * item % 64 == 0 && p.steps[0].result_stride % 64 == 0;
 }
@@ -128,6 +128,17 @@ void find_halving(Plan& p, int64_t lanes) {
         if (lo >= hi || last.lo[size_t(i)] != lo || last.hi[size_t(i)] != hi) return;
     }
     p.halving = true;
+}
+
+// Whether joining.h has it all: one channel, few cells for each position. Not where cells are only spread, nor where most of a row's last
+// vector is empty.
+void find_joined(Plan& p, int64_t lanes) {
+    const int64_t item = size_of(p.dtype), width = p.axes.back()->positions, most = joined_terms(p.divide_first);
+    if (p.rank() != 2 || p.sliding || p.doubling != Doubling::none || p.halving || p.accumulate || p.channels != 1) return;
+    if (p.steps[1].source_stride != item || p.steps[1].result_stride != item || 5 * width <= 3 * round_up(width, lanes)) return;
+    if (p.axes[1]->reach[0] < 2 || !adds_few(*p.axes[0], most) || !adds_few(*p.axes[1], most) || most_divisor(p) > WHOLE) return;
+    make_joined(p, lanes);
+    p.whole_lines = width * item % 64 == 0 && p.steps[0].result_stride % 64 == 0;
 }
 
 // Whether cell.h has it all.

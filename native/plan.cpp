@@ -221,11 +221,12 @@ int64_t lay_out(Plan& p) {
     for (int k = K - 2; k >= 1; --k) block[size_t(k)] = p.box[size_t(k)] * block[size_t(k) + 1];
     const int64_t batch = K == 2 ? p.batch : 1;
     choose_run(p);
+    const int64_t joined = int64_t(p.joined.offset.size()) * FEW_CHANNELS;
     // Rows of whole pages lie well apart: or what is read next has the last 12 bits of an address that was just written to.
-    p.pitch = p.doubling != Doubling::none ? padded_row(in + 4 * FEW_CHANNELS, item) : p.sliding ? padded_row(out, item) + (out * item % PAGE ? 0 : 1024 / item) : 0;
+    p.pitch = joined ? padded_row(joined, item) : p.doubling != Doubling::none ? padded_row(in + 4 * FEW_CHANNELS, item) : p.sliding ? padded_row(out, item) + (out * item % PAGE ? 0 : 1024 / item) : 0;
     p.ring_rows = p.axes[0]->is_long() ? rows[0] : std::min(rows[0], round_up(p.axes[0]->reach[0] + batch - 1, batch));
     const int64_t slid = p.sliding && K == 3 ? SLIDING * (p.box[1] + 1) * p.pitch : 0;  // a row more, so that planes do not share a cache's sets
-    p.scratch.ring = take(std::max(std::max(slid, p.pairs ? in : p.doubling != Doubling::none ? 2 * p.pitch : 0), p.ring_rows * (K == 2 ? block[1] : padded_row(block[1], item))));
+    p.scratch.ring = take(std::max(std::max(slid, p.pairs ? in : joined ? (JOINED_ROWS + 3) * p.pitch : p.doubling != Doubling::none ? 2 * p.pitch : 0), p.ring_rows * (K == 2 ? block[1] : padded_row(block[1], item))));
     for (int k = 1; k < K - 1; ++k) p.scratch.level[k] = take(rows[size_t(k)] * block[size_t(k) + 1]);
     p.scratch.slid = take(p.sliding ? (SLIDING + 1) * p.pitch : 0);
     const bool turned = p.rows == Rows::turned;
@@ -401,6 +402,7 @@ void finish_plan(Plan& p, int64_t threads, int64_t vector_bytes) {
     find_pairs(p);
     find_doubling(p, vector_bytes / accumulator_size(p.dtype));
     find_halving(p, vector_bytes / accumulator_size(p.dtype));
+    find_joined(p, vector_bytes / accumulator_size(p.dtype));
     for (const Dim& d : p.outer) p.image_count *= d.extent;
     choose_rows(p, vector_bytes / accumulator_size(p.dtype));
     find_whole_images(p);

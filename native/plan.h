@@ -17,6 +17,8 @@ constexpr int MAX_AXES = 64;
 constexpr int64_t FEW_CHANNELS = 16;  // fewer than this do not fill the vectors
 constexpr int64_t SLIDING = 3;        // cells of the longest window that sliding.h knows
 constexpr int64_t HALVED = 3;         // cells of the longest window that halving.h knows
+constexpr int64_t JOINED_ROWS = 8;    // that joining.h sums along the last axis before it goes on
+constexpr int joined_terms(bool divide_first) { return divide_first ? 2 : 3; }  // cells that it adds at the most
 constexpr int64_t PAGE = 4096;         // bytes after which the last 12 bits of an address are the same again
 constexpr int64_t WHOLE = 1 << 16;    // what quotient.h divides by
 
@@ -67,6 +69,16 @@ struct Weave {
     std::vector<uint16_t> present;  // one bit per lane
 };
 
+// A row of one channel whose positions add few cells (joining.h), for each vector of the result: its terms t are elements
+// index[v][t][lane], of which a negative one is absent, of the vector (forwards: two) at cell offset[v]; `counts` has what the cells of
+// that vector (forwards: its positions) are divided by, and the reciprocals. There is a vector more where their number is odd.
+struct Joined {
+    std::vector<int64_t> offset;
+    std::vector<int32_t> index;
+    std::vector<uint16_t> present;  // one bit per lane
+    std::vector<char> counts;
+};
+
 // Offsets into a thread's scratch, in bytes.
 struct Scratch {
     size_t ring = 0, level[MAX_AXES] = {}, row_in = 0, row_out = 0, spread = 0, divided = 0, raw = 0, finished = 0, turned_in = 0, turned_out = 0,
@@ -94,6 +106,7 @@ struct Plan {
     bool one_cell = false;                    // a gradient of many channels: every position is the same cell
     bool sliding = false;                     // small windows that slide by one: position i adds the cells from i - lead on that are there
     bool pairs = false;                       // a gradient of two axes, every position of which adds one cell or two
+    Joined joined;                            // of one channel: few cells for each position, anywhere. (Or empty.)
     bool halving = false;                     // a forward pass of one channel: small windows in steps of two along the last axis
     Doubling doubling = Doubling::none;       // of one channel: cells become two positions side by side
     bool whole_lines = false;                 // of sliding, pairs, doubling: rows of the result are whole lines, as far apart
@@ -143,11 +156,15 @@ inline int64_t turned_chunk(int64_t channels) { return 256 / channels / 8 * 8 + 
 // Index tables for a short last axis of few channels (weaving.cpp), if they are not too large.
 bool make_weave(Plan& plan, int64_t lanes);
 
+// The same for joining.h: none if a vector's positions have too many cells.
+void make_joined(Plan& plan, int64_t lanes);
+
 // Which of the kernels for poolings of their own a plan is for (kinds.cpp), by vectors of so many lanes.
 void find_sliding(Plan& plan, int64_t lanes);
 void find_pairs(Plan& plan);
 void find_doubling(Plan& plan, int64_t lanes);
 void find_halving(Plan& plan, int64_t lanes);
+void find_joined(Plan& plan, int64_t lanes);
 void find_whole_images(Plan& plan);
 void find_one_cell(Plan& plan);
 

@@ -28,47 +28,53 @@ template <class A> struct Index {
 };
 #endif
 
-// Lane l is p[index[l]], or `missing` where the index is negative (and its bit in `present` is 0). Indices are below
-// twice the vector's lanes, below once where !TWO; at least that many elements lie at p.
+// Lane l is element index[l] of `a` and, where TWO, of `b` after it, or `missing` where the index is negative (and its bit in `present`
+// is 0). Indices are below the lanes of those.
 #if defined(__AVX512F__)
-template <bool TWO> PG_INLINE Vec<float> pick(const float* p, Index<float> at, unsigned present, float missing) {
-    const __m512 a = _mm512_loadu_ps(p), m = _mm512_set1_ps(missing);
-    if (!TWO) return (Vec<float>)_mm512_mask_permutexvar_ps(m, __mmask16(present), at.i, a);
-    return (Vec<float>)_mm512_mask_blend_ps(__mmask16(present), m, _mm512_permutex2var_ps(a, at.i, _mm512_loadu_ps(p + 16)));
+template <bool TWO> PG_INLINE Vec<float> pick_of(Vec<float> a, Vec<float> b, Index<float> at, unsigned present, float missing) {
+    const __m512 m = _mm512_set1_ps(missing);
+    if (!TWO) return (Vec<float>)_mm512_mask_permutexvar_ps(m, __mmask16(present), at.i, (__m512)a);
+    return (Vec<float>)_mm512_mask_blend_ps(__mmask16(present), m, _mm512_permutex2var_ps((__m512)a, at.i, (__m512)b));
 }
-template <bool TWO> PG_INLINE Vec<double> pick(const double* p, Index<double> at, unsigned present, double missing) {
-    const __m512d a = _mm512_loadu_pd(p), m = _mm512_set1_pd(missing);
-    if (!TWO) return (Vec<double>)_mm512_mask_permutexvar_pd(m, __mmask8(present), at.i, a);
-    return (Vec<double>)_mm512_mask_blend_pd(__mmask8(present), m, _mm512_permutex2var_pd(a, at.i, _mm512_loadu_pd(p + 8)));
+template <bool TWO> PG_INLINE Vec<double> pick_of(Vec<double> a, Vec<double> b, Index<double> at, unsigned present, double missing) {
+    const __m512d m = _mm512_set1_pd(missing);
+    if (!TWO) return (Vec<double>)_mm512_mask_permutexvar_pd(m, __mmask8(present), at.i, (__m512d)a);
+    return (Vec<double>)_mm512_mask_blend_pd(__mmask8(present), m, _mm512_permutex2var_pd((__m512d)a, at.i, (__m512d)b));
 }
 #elif defined(__AVX2__) && (defined(__GNUC__) || defined(__clang__))
-template <bool TWO> inline Vec<float> pick(const float* p, Index<float> at, unsigned, float missing) {
+template <bool TWO> PG_INLINE Vec<float> pick_of(Vec<float> a, Vec<float> b, Index<float> at, unsigned, float missing) {
     const __m256i i = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at.i));
-    __m256 v = _mm256_permutevar8x32_ps(_mm256_loadu_ps(p), i);
-    if (TWO) v = _mm256_blendv_ps(v, _mm256_permutevar8x32_ps(_mm256_loadu_ps(p + 8), i), _mm256_castsi256_ps(_mm256_slli_epi32(i, 28)));
+    __m256 v = _mm256_permutevar8x32_ps((__m256)a, i);
+    if (TWO) v = _mm256_blendv_ps(v, _mm256_permutevar8x32_ps((__m256)b, i), _mm256_castsi256_ps(_mm256_slli_epi32(i, 28)));
     return (Vec<float>)_mm256_blendv_ps(v, _mm256_set1_ps(missing), _mm256_castsi256_ps(i));
 }
-template <bool TWO> inline Vec<double> pick(const double* p, Index<double> at, unsigned, double missing) {
+template <bool TWO> PG_INLINE Vec<double> pick_of(Vec<double> a, Vec<double> b, Index<double> at, unsigned, double missing) {
     // Each double is a pair of 32-bit halves: indices 2i and 2i+1.
     const __m256i i = _mm256_cvtepi32_epi64(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at.i)));
     const __m256i low = _mm256_slli_epi64(i, 1);
     const __m256i pair = _mm256_or_si256(_mm256_and_si256(low, _mm256_set1_epi64x(0xffffffffll)), _mm256_slli_epi64(_mm256_add_epi64(low, _mm256_set1_epi64x(1)), 32));
-    __m256 v = _mm256_permutevar8x32_ps(_mm256_castpd_ps(_mm256_loadu_pd(p)), pair);
-    __m256d d = _mm256_castps_pd(v);
+    __m256d d = _mm256_castps_pd(_mm256_permutevar8x32_ps((__m256)a, pair));
     if (TWO) {
-        const __m256 w = _mm256_permutevar8x32_ps(_mm256_castpd_ps(_mm256_loadu_pd(p + 4)), pair);
+        const __m256 w = _mm256_permutevar8x32_ps((__m256)b, pair);
         d = _mm256_blendv_pd(d, _mm256_castps_pd(w), _mm256_castsi256_pd(_mm256_slli_epi64(i, 61)));
     }
     return (Vec<double>)_mm256_blendv_pd(d, _mm256_set1_pd(missing), _mm256_castsi256_pd(i));
 }
 #else
-template <class A> inline Vec<A> pick_far(const A* p, Index<A> at, unsigned present, A missing);
-template <bool TWO, class A> inline Vec<A> pick(const A* p, Index<A> at, unsigned present, A missing) {
-    return pick_far(p, at, present, missing);
+template <bool TWO, class A> inline Vec<A> pick_of(Vec<A> a, Vec<A> b, Index<A> at, unsigned, A missing) {
+    constexpr int v = LANES<A>;
+    A held[2 * v], picked[v];
+    store(held, a);
+    store(held + v, b);
+    for (int l = 0; l < v; ++l) picked[l] = at.i[l] < 0 ? missing : held[at.i[l]];
+    return load(picked);
 }
 #endif
 
-// The same for any index, and where every index is its own lane.
+// The same for what lies at p: below one vector's lanes or two's, for any index, and where every index is its own lane.
+template <bool TWO, class A> PG_INLINE Vec<A> pick(const A* p, Index<A> at, unsigned present, A missing) {
+    return pick_of<TWO>(load(p), load(p + (TWO ? LANES<A> : 0)), at, present, missing);
+}
 #if defined(__AVX512F__)
 PG_INLINE Vec<float> pick_far(const float* p, Index<float> at, unsigned present, float missing) {
     return (Vec<float>)_mm512_mask_i32gather_ps(_mm512_set1_ps(missing), __mmask16(present), at.i, p, 4);

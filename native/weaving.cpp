@@ -66,7 +66,46 @@ bool is_full(const Weave& w, int64_t vectors, int64_t lanes) {
     return std::all_of(w.present.begin(), w.present.end() - w.terms, has(lanes)) && std::all_of(w.present.end() - w.terms, w.present.end(), has(tail));
 }
 
+template <class A> void fill_counts(Plan& p, int64_t first, int64_t lanes) {
+    const std::vector<int64_t>& count = p.axes.back()->count;
+    Joined& j = p.joined;
+    j.counts.resize(j.offset.size() * size_t(2 * lanes) * sizeof(A) + 64);
+    A* to = const_cast<A*>(Plan::table<A>(j.counts));
+    for (size_t v = 0; v < j.offset.size(); ++v, to += 2 * lanes)
+        for (int64_t l = 0; l < lanes; ++l) {
+            const size_t k = size_t(p.divide_first ? first + j.offset[v] + l : int64_t(v) * lanes + l);
+            to[l] = A(p.constant_divisor || k >= count.size() ? 1 : count[k]);
+            to[l + lanes] = 1 / to[l];
+        }
+}
+
 }  // namespace
+
+void make_joined(Plan& p, int64_t lanes) {
+    const Axis& axis = *p.axes.back();
+    const Span need = axis.rows_needed(0, axis.positions);
+    const int64_t cells = need.b - need.a, wide = (p.divide_first ? 1 : 2) * lanes, terms = joined_terms(p.divide_first);
+    const size_t vectors = size_t(round_up(ceil_div(axis.positions, lanes), 2));
+    if (cells < wide || axis.positions > WOVEN_ROW) return;
+    Joined j;
+    j.offset.assign(vectors, 0);
+    j.index.assign(vectors * size_t(terms * lanes), -1);
+    j.present.assign(vectors * size_t(terms), 0);
+    for (int64_t i = 0; i < axis.positions; ++i) {
+        const int64_t v = i / lanes, l = i % lanes, last = std::min((v + 1) * lanes, axis.positions) - 1;
+        const int64_t offset = std::min(axis.lo[size_t(v * lanes)] - need.a, cells - wide);  // no cell beyond the row is read
+        if (axis.hi[size_t(last)] - need.a > offset + wide) return;
+        j.offset[size_t(v)] = offset;
+        for (int64_t c = axis.lo[size_t(i)]; c < axis.hi[size_t(i)]; ++c) {
+            const size_t at = size_t(v * terms + c - axis.lo[size_t(i)]);
+            j.index[at * size_t(lanes) + size_t(l)] = int32_t(c - need.a - offset);
+            j.present[at] = uint16_t(j.present[at] | 1u << l);
+        }
+    }
+    p.joined = std::move(j);
+    if (p.dtype == Dtype::float64) fill_counts<double>(p, need.a - axis.base, lanes);
+    else fill_counts<float>(p, need.a - axis.base, lanes);
+}
 
 bool make_weave(Plan& p, int64_t lanes) {
     const Axis& axis = *p.axes.back();

@@ -48,6 +48,14 @@ def regular(sizes: tuple[int, ...], window: int | tuple[int, ...], **options: An
     return Pool(tuple(Axis.regular(n, k, **options) for n, k in zip(sizes, windows, strict=True)))
 
 
+def uneven(size: int, overlapping: bool = True) -> Axis:
+    """Cells of one input and of two (of two and three, if they overlap), unevenly mixed."""
+    edges = [0]
+    while edges[-1] < size:
+        edges.append(min(edges[-1] + 1 + len(edges) ** 2 // 3 % 2, size))
+    return Axis.fractional(size, edges, overlapping=overlapping)
+
+
 SPLIT = {
     "2x2 s2 NHWC": Split(regular((37, 53), 2), "NHWC", 3, 19),
     "2x2 s2 NCHW": Split(regular((37, 53), 2), "NCHW", 3, 19),
@@ -109,6 +117,11 @@ SPLIT = {
     "steps of two, side by side, rows shared": Split(
         Pool((Axis.regular(39, 3, stride=2, padding=1), Axis.regular(123, 2, padding=(0, 1)))), "NCHW", 3, 7
     ),
+    "few cells anywhere": Split(Pool((uneven(47), uneven(109))), "NCHW", 3, 7),
+    "few cells anywhere, side by side": Split(Pool((uneven(39, False), uneven(131)), divisor=-7), "NCHW", 3, 7),
+    "few cells anywhere, small images": Split(Pool((Axis.adaptive(17, 12), Axis.adaptive(50, 37))), "NCHW", 7, 19),
+    "few cells anywhere, steps of three": Split(regular((37, 128), 4, stride=3, padding="same"), "NCHW", 3, 7),
+    "few cells anywhere, long rows": Split(Pool((uneven(5), uneven(8100))), "NHW", 2, 1),
     "short windows of three axes": Split(regular((6, 14, 11), (2, 2, 2), stride=2), "NDHWC", 3, 37),
     "nine planes of one cell": Split(regular((20, 5, 7), (9, 1, 1), stride=1), "NDHWC", 2, 32),
     "short windows of uneven steps": Split(
@@ -217,6 +230,7 @@ KINDS = [
     "pairs of cells",
     "windows side by side, whole lines",
     "steps of two",
+    "few cells anywhere",
     "halves",
     "halves of three cells, padded, windows counted",
     "windows that slide",
@@ -380,6 +394,9 @@ STREAMED = {
     "steps of two, side by side, joined": (
         Split(Pool((Axis.regular(61, 3, stride=2, padding=1), Axis.regular(112, 2))), "NCHW", 52, 50), np.float16
     ),
+    "few cells anywhere, whole lines": (Split(Pool((uneven(61), uneven(96))), "NCHW", 38, 41), np.float32),
+    "few cells anywhere, joined": (Split(Pool((uneven(61), uneven(103))), "NCHW", 52, 55), np.float16),
+    "few cells anywhere, whole lines of half types": (Split(Pool((uneven(61), uneven(96))), "NCHW", 52, 60), support.DTYPES[1]),
     "sliding": (Split(regular((113, 117), 3, stride=1, padding="same"), "NHWC", 10, 64), np.float32),
     "sliding, float16": (Split(regular((113, 117), 3, stride=1, padding="same"), "NHWC", 14, 96), np.float16),
     "sliding along three axes": (Split(regular((17, 65, 67), (2, 3, 3), stride=1, padding="same"), "NDHWC", 4, 32), np.float32),
@@ -423,7 +440,9 @@ def test_forward_beyond_the_cache() -> None:
     narrow = Pool(
         (Axis.regular(59, 3, stride=1, padding=(2, 0)), Axis.regular(45, 3, stride=1, padding=(0, 1), count="padded")), divisor=-3
     )
-    for pool, layout, batch, channels in ((wide, "NHWC", 6, 17), (wide, "NCHW", 6, 17), (narrow, "NCHW", 37, 97)):
+    cases = [(wide, "NHWC", 6, 17), (wide, "NCHW", 6, 17), (narrow, "NCHW", 37, 97)]
+    cases += [(Pool((uneven(81), uneven(n))), "NCHW", 47, 71) for n in (119, 121)]  # whole lines, and not
+    for pool, layout, batch, channels in cases:
         x = support.random_array(4, support.source_shape(pool, layout, batch, channels, forwards=True), np.dtype(np.float32))
         want = support.compute("numpy", pool, x, layout, forwards=True)
         assert want.nbytes > 32 << 20

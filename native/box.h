@@ -140,6 +140,8 @@ private:
     void sum_packed(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to);
     // Rows are turned so that they lie side by side and fill the vectors.
     void sum_turned(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to);
+    // As many of those rows as can be divided as they are turned, sixteen at a time.
+    int64_t turn_divided(int k, int64_t row, int64_t n, int64_t product, const char* source, int64_t lanes);
     void sum_last(const A* in, int64_t inner, A* to, int64_t ahead = 0);
     void load_rows(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to, int64_t stride);
     // One source row (or several that are one) in accumulators, divided if the division comes first: in `to`, or where

@@ -69,12 +69,43 @@ template <class S> void Box<S>::sum_packed(int k, int64_t row, int64_t n, int64_
     }
 }
 
+template <class S> int64_t Box<S>::turn_divided(int k, int64_t row, int64_t n, int64_t product, const char* source, int64_t lanes) {
+    constexpr int64_t tall = LANES<A>;
+    const int64_t stride = plan_.steps[k].source_stride;
+    const A *counts = divider_.row(1, 0), *inverses = divider_.inverse_row();
+    if (VECTOR_BYTES < 64 || sizeof(S) != sizeof(A) || !plan_.divide_first || in_ % 8 || stride % int64_t(sizeof(A)) || !is_aligned(source)) return 0;
+    if (!(counts || plan_.constant_divisor) || !place_of(need_[K - 1].b - need_[K - 1].a, 1).packed()) return 0;
+    const int64_t done = n / 16 * 16;
+    for (int64_t r = 0; r < done; r += tall) {
+        A rows[tall], reciprocals[tall];
+        for (int64_t j = 0; j < tall; ++j) {
+            const int64_t d = plan_.constant_divisor ? plan_.divisor : product * count_of_row(k, row + r + j);
+            if (!plan_.constant_divisor && d > EXACT_COUNT<A>) return r / 16 * 16;
+            rows[j] = A(d);
+            reciprocals[j] = reciprocal(A(plan_.constant_divisor || d <= WHOLE / plan_.most_count ? d : 0));
+        }
+        const Vec<A> by = load(rows), over = load(reciprocals);
+        const char *from = source + r * stride, *next = from + tall * stride;
+        A* to = turned_in_ + r;
+        if (plan_.constant_divisor) transpose_tall(reinterpret_cast<const A*>(from), stride / int64_t(sizeof(A)), to, lanes, in_, [&](Vec<A> x, int64_t c) PG_INLINED {
+            if (c % SQUARE<A> == 0) prefetch(next + c * VECTOR_BYTES, SQUARE<A> * VECTOR_BYTES);
+            return quotient(x, by, over);
+        });
+        else transpose_tall(reinterpret_cast<const A*>(from), stride / int64_t(sizeof(A)), to, lanes, in_, [&](Vec<A> x, int64_t c) PG_INLINED {
+            if (c % SQUARE<A> == 0) prefetch(next + c * VECTOR_BYTES, SQUARE<A> * VECTOR_BYTES);
+            return quotient(x, by * splat(counts[c]), over * splat(inverses[c]));
+        });
+    }
+    return done;
+}
+
 template <class S> void Box<S>::sum_turned(int k, int64_t row, int64_t n, int64_t product, const char* source, A* to) {
     const int64_t lanes = (n + 15) / 16 * 16, width = need_[K - 1].b - need_[K - 1].a, stride = plan_.steps[k].source_stride;
     const int64_t chunk = turned_chunk(channels_), chunk_stride = chunk * channels_;
+    const int64_t turned = turn_divided(k, row, n, product, source, lanes);
     for (int64_t w = 0; w < width; w += chunk) {
         const int64_t m = least(chunk, width - w);
-        for (int64_t r = 0; r < lanes; r += 16) {
+        for (int64_t r = turned; r < lanes; r += 16) {
             for (int64_t j = r; j < least(r + 16, n); ++j) load_cells(source + j * stride, product * count_of_row(k, row + j), w, m, row_in_ + (j - r) * chunk_stride);
             transpose(row_in_, chunk_stride, turned_in_ + w * channels_ * lanes + r, lanes, 16, m * channels_);
         }

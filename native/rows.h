@@ -246,6 +246,9 @@ public:
     // The counts of positions w, w+1, ... as a row to divide by, where the product may be multiplied with them.
     const A* row(int64_t product, int64_t w) const { return by_row() && product <= EXACT ? counts_ + w * c_ : nullptr; }
 
+    // The reciprocals of the counts of all positions, where there is such a row.
+    const A* inverse_row() const { return inverse_; }
+
     bool by_row() const { return counts_ && wide_ == c_; }
 
 private:

@@ -305,7 +305,8 @@ template <class A> PG_INLINE void transpose_square(const A* in, int64_t is, A* o
 }
 #endif
 
-// The same for twice as many rows, as many as a vector has lanes.
+// The same for twice as many rows, as many as a vector has lanes, and all squares beside each other; each column goes through
+// finish(column, its number).
 template <class A> constexpr int64_t TALL = SQUARE<A>;
 #if defined(__AVX512F__)
 template <> constexpr int64_t TALL<float> = 16;
@@ -317,35 +318,45 @@ PG_INLINE __m512 halves(const float* p, const float* q) {
 }
 PG_INLINE __m512d halves(const double* p, const double* q) { return _mm512_insertf64x4(_mm512_castpd256_pd512(_mm256_loadu_pd(p)), _mm256_loadu_pd(q), 1); }
 
-PG_INLINE void transpose_tall(const float* in, int64_t is, float* out, int64_t os) {
-    __m512 a[8], b[8];
-    each<8>([&](auto r) PG_INLINED { const float* p = in + (r % 4 + r / 4 * 8) * is; a[r] = halves(p, p + 4 * is); });
-    each<4>([&](auto r) PG_INLINED {
-        b[2 * r] = _mm512_unpacklo_ps(a[2 * r], a[2 * r + 1]);
-        b[2 * r + 1] = _mm512_unpackhi_ps(a[2 * r], a[2 * r + 1]);
-    });
-    each<4>([&](auto r) PG_INLINED {  // a[4 i + j]: by 128 bits, column j of four rows, column 4 + j of these, the same of the next four
-        constexpr int i = r / 2 * 4, j = r % 2;
-        const __m512d low = _mm512_castps_pd(b[i + j]), high = _mm512_castps_pd(b[i + j + 2]);
-        a[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
-        a[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
-    });
-    each<4>([&](auto j) PG_INLINED { _mm512_storeu_ps(out + j * os, _mm512_shuffle_f32x4(a[j], a[4 + j], 0x88)); });
-    each<4>([&](auto j) PG_INLINED { _mm512_storeu_ps(out + (4 + j) * os, _mm512_shuffle_f32x4(a[j], a[4 + j], 0xdd)); });
+// (Rows four apart have a place of their own: every one is then three strides at most from a register.)
+template <class F> PG_INLINE void transpose_tall(const float* in, int64_t is, float* out, int64_t os, int64_t cols, const F& finish) {
+    const float* rows[4] = {in, in + 4 * is, in + 8 * is, in + 12 * is};
+    for (int64_t c = 0; c < cols; c += 8, out += 8 * os) {
+        __m512 a[8], b[8];
+        each<8>([&](auto r) PG_INLINED { a[r] = halves(rows[r / 4 * 2] + c + r % 4 * is, rows[r / 4 * 2 + 1] + c + r % 4 * is); });
+        each<4>([&](auto r) PG_INLINED {
+            b[2 * r] = _mm512_unpacklo_ps(a[2 * r], a[2 * r + 1]);
+            b[2 * r + 1] = _mm512_unpackhi_ps(a[2 * r], a[2 * r + 1]);
+        });
+        each<4>([&](auto r) PG_INLINED {  // a[4 i + j]: by 128 bits, column j of four rows, column 4 + j of these, the same of the next four
+            constexpr int i = r / 2 * 4, j = r % 2;
+            const __m512d low = _mm512_castps_pd(b[i + j]), high = _mm512_castps_pd(b[i + j + 2]);
+            a[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+            a[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+        });
+        float* further = out + 4 * os;
+        each<4>([&](auto j) PG_INLINED { store(out + j * os, finish((Vec<float>)_mm512_shuffle_f32x4(a[j], a[4 + j], 0x88), c + j)); });
+        each<4>([&](auto j) PG_INLINED { store(further + j * os, finish((Vec<float>)_mm512_shuffle_f32x4(a[j], a[4 + j], 0xdd), c + 4 + j)); });
+    }
 }
 
-PG_INLINE void transpose_tall(const double* in, int64_t is, double* out, int64_t os) {
-    __m512d a[4], b[4];
-    each<4>([&](auto r) PG_INLINED { const double* p = in + (r % 2 + r / 2 * 4) * is; a[r] = halves(p, p + 2 * is); });
-    each<2>([&](auto r) PG_INLINED {  // b[2 i + j]: by 128 bits, column j of two rows, column 2 + j of these, the same of the next two
-        b[2 * r] = _mm512_unpacklo_pd(a[2 * r], a[2 * r + 1]);
-        b[2 * r + 1] = _mm512_unpackhi_pd(a[2 * r], a[2 * r + 1]);
-    });
-    each<2>([&](auto j) PG_INLINED { _mm512_storeu_pd(out + j * os, _mm512_shuffle_f64x2(b[j], b[2 + j], 0x88)); });
-    each<2>([&](auto j) PG_INLINED { _mm512_storeu_pd(out + (2 + j) * os, _mm512_shuffle_f64x2(b[j], b[2 + j], 0xdd)); });
+template <class F> PG_INLINE void transpose_tall(const double* in, int64_t is, double* out, int64_t os, int64_t cols, const F& finish) {
+    const double* further = in + 4 * is;
+    for (int64_t c = 0; c < cols; c += 4, out += 4 * os) {
+        __m512d a[4], b[4];
+        each<4>([&](auto r) PG_INLINED { const double* p = (r / 2 ? further : in) + c + r % 2 * is; a[r] = halves(p, p + 2 * is); });
+        each<2>([&](auto r) PG_INLINED {  // b[2 i + j]: by 128 bits, column j of two rows, column 2 + j of these, the same of the next two
+            b[2 * r] = _mm512_unpacklo_pd(a[2 * r], a[2 * r + 1]);
+            b[2 * r + 1] = _mm512_unpackhi_pd(a[2 * r], a[2 * r + 1]);
+        });
+        each<2>([&](auto j) PG_INLINED { store(out + j * os, finish((Vec<double>)_mm512_shuffle_f64x2(b[j], b[2 + j], 0x88), c + j)); });
+        each<2>([&](auto j) PG_INLINED { store(out + (2 + j) * os, finish((Vec<double>)_mm512_shuffle_f64x2(b[j], b[2 + j], 0xdd), c + 2 + j)); });
+    }
 }
 #else
-template <class A> PG_INLINE void transpose_tall(const A* in, int64_t is, A* out, int64_t os) { transpose_square(in, is, out, os); }
+template <class A, class F> PG_INLINE void transpose_tall(const A* in, int64_t is, A* out, int64_t os, int64_t cols, const F&) {
+    for (int64_t c = 0; c < cols; c += SQUARE<A>) transpose_square(in + c, is, out + c * os, os);
+}
 #endif
 
 // Transpose in whole squares: rows and columns are rounded up to a multiple of 8, and both sides must have room for
@@ -356,8 +367,8 @@ template <class A> inline void transpose(const A* in, int64_t is, A* out, int64_
     for (int64_t r = (rows + 7) / 8 * 8; r > 0;) {
         const bool many = r % tall == 0;
         r -= many ? tall : q;
-        for (int64_t c = 0; c < cols; c += q)
-            many ? transpose_tall(in + r * is + c, is, out + c * os + r, os) : transpose_square(in + r * is + c, is, out + c * os + r, os);
+        if (many) transpose_tall(in + r * is, is, out + r, os, cols, [](auto column, int64_t) PG_INLINED { return column; });
+        else for (int64_t c = 0; c < cols; c += q) transpose_square(in + r * is + c, is, out + c * os + r, os);
     }
 }
 

@@ -259,6 +259,17 @@ private:
         const A r = reciprocal(A(product <= WHOLE / plan_->most_count ? product : 0));
         const Vec<A> bys = splat(by), rs = splat(r);
         if (wide_ == c_) return map_vectors<S>(in, out, n * c_, ahead, [&](Vec<A> x, int64_t k) { return quotient(x, bys * load(counts + k), rs * load(inverse + k)); });
+        constexpr int64_t v = LANES<A>, item = sizeof(S);
+        if (c_ % v == 0) {
+            for (const A* end = counts + n; counts != end; ++counts, ++inverse) {
+                const Vec<A> d = bys * splat(*counts), over = rs * splat(*inverse);
+                for (int64_t k = c_; k > 0; k -= v, in += v * item, out += v) {
+                    prefetch(in + ahead, v * item);
+                    store(out, quotient(load_wide<S, A>(in), d, over));
+                }
+            }
+            return;
+        }
         for (int64_t i = 0; i < n; ++i) {
             const Vec<A> d = splat(by * counts[i]), over = splat(r * inverse[i]);
             map_vectors<S>(in + i * c_ * int64_t(sizeof(S)), out + i * c_, c_, ahead, [&](Vec<A> x, int64_t) { return quotient(x, d, over); });

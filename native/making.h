@@ -75,26 +75,26 @@ template <class S> int64_t Box<S>::turn_divided(int k, int64_t row, int64_t n, i
     const A *counts = divider_.row(1, 0), *inverses = divider_.inverse_row();
     if (VECTOR_BYTES < 64 || sizeof(S) != sizeof(A) || !plan_.divide_first || in_ % 8 || stride % int64_t(sizeof(A)) || !is_aligned(source)) return 0;
     if (!(counts || plan_.constant_divisor) || !place_of(need_[K - 1].b - need_[K - 1].a, 1).packed()) return 0;
-    const int64_t done = n / 16 * 16;
+    const int64_t done = n / 16 * 16, whole = WHOLE / plan_.most_count;
     for (int64_t r = 0; r < done; r += tall) {
         A rows[tall], reciprocals[tall];
         for (int64_t j = 0; j < tall; ++j) {
             const int64_t d = plan_.constant_divisor ? plan_.divisor : product * count_of_row(k, row + r + j);
             if (!plan_.constant_divisor && d > EXACT_COUNT<A>) return r / 16 * 16;
             rows[j] = A(d);
-            reciprocals[j] = reciprocal(A(plan_.constant_divisor || d <= WHOLE / plan_.most_count ? d : 0));
+            reciprocals[j] = reciprocal(A(plan_.constant_divisor || d <= whole ? d : 0));
         }
         const Vec<A> by = load(rows), over = load(reciprocals);
         const char *from = source + r * stride, *next = from + tall * stride;
         A* to = turned_in_ + r;
-        if (plan_.constant_divisor) transpose_tall(reinterpret_cast<const A*>(from), stride / int64_t(sizeof(A)), to, lanes, in_, [&](Vec<A> x, int64_t c) PG_INLINED {
-            if (c % SQUARE<A> == 0) prefetch(next + c * VECTOR_BYTES, SQUARE<A> * VECTOR_BYTES);
-            return quotient(x, by, over);
-        });
-        else transpose_tall(reinterpret_cast<const A*>(from), stride / int64_t(sizeof(A)), to, lanes, in_, [&](Vec<A> x, int64_t c) PG_INLINED {
-            if (c % SQUARE<A> == 0) prefetch(next + c * VECTOR_BYTES, SQUARE<A> * VECTOR_BYTES);
-            return quotient(x, by * splat(counts[c]), over * splat(inverses[c]));
-        });
+        auto turn = [&](const auto& divided) PG_INLINED {
+            transpose_tall(reinterpret_cast<const A*>(from), stride / int64_t(sizeof(A)), to, lanes, in_, [&](Vec<A> x, int64_t c) PG_INLINED {
+                if (c % SQUARE<A> == 0) prefetch(next + c * VECTOR_BYTES, SQUARE<A> * VECTOR_BYTES);
+                return divided(x, c);
+            });
+        };
+        if (plan_.constant_divisor) turn([&](Vec<A> x, int64_t) PG_INLINED { return quotient(x, by, over); });
+        else turn([&](Vec<A> x, int64_t c) PG_INLINED { return quotient(x, by * splat(counts[c]), over * splat(inverses[c])); });
     }
     return done;
 }

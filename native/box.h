@@ -58,6 +58,9 @@ private:
     }
     void run_images(const char* source, char* result);
     void run_cell(const char* source, char* result);
+    bool is_filled(const char* result) const;
+    void spread_cells(const char* source, int64_t i, char* wide);
+    void run_filled(const char* source, char* result);
     // Small windows over rows that can be used where they lie, into rows that lie packed.
     bool is_direct(const char* source, const char* result) const;
     void direct_row(int64_t i, int64_t planes, const char* source, int64_t product, char* to);
@@ -108,6 +111,10 @@ private:
     void add_part(Strip<S, A>& strip, Course<A>& course, const Part<A>& part);
     // What row r divides by, or the position that it completes; and how many rows from it on do the same.
     int64_t strip_count(int64_t r, int64_t& n) const;
+    // The same over narrow images (flat.h).
+    template <bool LAST> void run_flat(const char* source, char* result);
+    template <bool LAST> void sum_flat_rows(const char* from, const A* table, int64_t n, A* sums) const;
+    template <bool LAST> void put_flat_rows(const A* top, const A* table, char* to);
     // First axis, short intervals: a ring of blocks.
     void run_short(const char* source, char* result);
     // Blocks of `n` consecutive rows of the first axis.

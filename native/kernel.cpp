@@ -8,6 +8,8 @@
 #include "cell.h"
 #include "direct.h"
 #include "doubling.h"
+#include "filling.h"
+#include "flat.h"
 #include "floor.h"
 #include "halving.h"
 #include "images.h"
@@ -44,11 +46,12 @@ template <class S> void Box<S>::run(const char* source, char* result, const int6
     streaming_ = plan_.streaming && !plan_.gather;
     plain_ = plan_.divide_first && !plan_.spread_late && !plan_.accumulate &&
              Place{b_[K - 1] - a_[K - 1], plan_.steps[K - 1].result_stride, channels_, plan_.channel_result, int64_t(sizeof(S))}.packed();
-    const bool lines = plan_.gather && is_sliding(result) && out_ <= WIDEST<A> * LANES<A> && to_line(result) % int64_t(sizeof(S)) == 0;
+    const bool lines = plan_.gather && is_sliding(result) && (plan_.flat || out_ <= WIDEST<A> * LANES<A>) && to_line(result) % int64_t(sizeof(S)) == 0;
     char* target = plan_.gather && !lines ? begin_gathering(result) : result;
     if (lines) lines_.begin(result);
     if (plan_.whole_images) run_images(source, target);
     else if (plan_.one_cell) run_cell(source, target);
+    else if (is_filled(target)) run_filled(source, target);
     else if (is_sliding(target)) run_sliding(source, target);
     else if (is_paired(target)) run_pairs(source, target);
     else if (is_doubling(target)) run_doubling(source, target);

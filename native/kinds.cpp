@@ -7,6 +7,7 @@ namespace poolgrad {
 
 namespace {
 
+constexpr int64_t FLAT_IMAGE = 2048;  // cells of an image whose tables stay in the nearest cache
 constexpr int64_t PAIR_SPREAD = 4;  // rows of the result for a row of the source that are few
 
 // Whether windows slide by one along an axis: position i adds the cells from i - lead on that are there.
@@ -72,6 +73,15 @@ bool sums_images(const Plan& p) {
     return p.channel_source == packed;
 }
 
+// Whether images lie packed, as wide before as after, and rows leave much of their last vector empty.
+bool is_narrow(const Plan& p, int64_t lanes) {
+    const Axis &first = *p.axes[0], &last = *p.axes.back();
+    const int64_t width = last.positions, row = width * size_of(p.dtype);
+    const bool whole = !p.constant_divisor || (p.divisor > 0 && p.divisor <= WHOLE);
+    return p.rank() == 2 && p.channels == 1 && whole && last.rows == width && p.steps[0].source_stride == row && p.steps[0].result_stride == row &&
+           9 * width <= 8 * round_up(width, lanes) && (width < 2 * lanes || size_of(p.dtype) == 2) && std::max(first.rows, first.positions) * width <= FLAT_IMAGE;
+}
+
 }  // namespace
 
 // Whether sliding.h has it all: windows, channels and rows of the result that it knows; of many channels, a gradient. One channel
@@ -81,8 +91,9 @@ void find_sliding(Plan& p, int64_t lanes) {
     const int K = p.rank();
     const Axis& last = *p.axes.back();
     const int64_t item = size_of(p.dtype), channels = p.channels * item, width = last.positions;
+    const bool narrow = is_narrow(p, lanes);
     const bool one = p.channels == 1 && p.steps.back().source_stride == item && p.source_bytes > 0 && last.reach[0] == SLIDING &&
-                     5 * width > 3 * round_up(width, lanes) && most_divisor(p) <= WHOLE &&
+                     (narrow || 5 * width > 3 * round_up(width, lanes)) && most_divisor(p) <= WHOLE &&
                      (width <= 2 * lanes * strip_vectors(accumulator_size(p.dtype)) || (item == 2 && !p.streaming));
     const bool many = p.channels >= FEW_CHANNELS && channels % 64 == 0 && p.channel_source == item && p.channel_result == item;
     if (K > 3 || !(one || (many && p.divide_first)) || p.accumulate || p.steps.back().result_stride != channels) return;
@@ -92,7 +103,8 @@ void find_sliding(Plan& p, int64_t lanes) {
         if (reach > SLIDING || reach < (K == 2 || (one && k > 0) ? SLIDING : 2) || (many && p.steps[size_t(k)].result_stride % channels) || !slides(*p.axes[size_t(k)], p.lead[k])) return;
         p.whole_lines = p.whole_lines && (k == K - 1 || p.steps[size_t(k)].result_stride % 64 == 0);
     }
-    p.sliding = true;
+    p.flat = narrow && p.lead[1] == 1 - last.base;
+    p.sliding = p.flat || many || 5 * width > 3 * round_up(width, lanes);
 }
 
 // Whether pairs.h has it all: a gradient of many channels, of which every position adds one cell or two of each axis, and a row of the
@@ -146,6 +158,18 @@ void find_one_cell(Plan& p) {
     p.one_cell = p.divide_first && !p.accumulate && p.channels >= FEW_CHANNELS && p.channel_result == size_of(p.dtype);
     for (const Axis* axis : p.axes)
         for (size_t i = 0; i < axis->lo.size() && p.one_cell; ++i) p.one_cell = axis->lo[i] == axis->lo[0] && axis->hi[i] == axis->lo[0] + 1;
+}
+
+// Whether filling.h has it all.
+void find_filled(Plan& p, int64_t vector_bytes) {
+    const int64_t item = size_of(p.dtype);
+    if (p.rank() != 2 || !p.divide_first || p.accumulate || !p.constant_divisor || p.channels != 1) return;
+    const Axis &images = *p.axes[0], &image = *p.axes[1];
+    const int64_t bytes = image.positions * item;
+    if (p.steps[0].source_stride != item || p.steps[0].result_stride != bytes || p.steps[1].result_stride != item || bytes < vector_bytes) return;
+    p.filled = true;
+    for (int64_t i = 0; i < images.positions && p.filled; ++i) p.filled = images.lo[size_t(i)] == images.lo[0] + i && images.hi[size_t(i)] == images.lo[0] + i + 1;
+    for (int64_t i = 0; i < image.positions && p.filled; ++i) p.filled = image.lo[size_t(i)] == image.lo[0] && image.hi[size_t(i)] == image.lo[0] + 1;
 }
 
 // Whether images.h has it all.

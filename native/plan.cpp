@@ -226,7 +226,8 @@ int64_t lay_out(Plan& p) {
     p.pitch = joined ? padded_row(joined, item) : p.doubling != Doubling::none ? padded_row(in + 4 * FEW_CHANNELS, item) : p.sliding ? padded_row(out, item) + (out * item % PAGE ? 0 : 1024 / item) : 0;
     p.ring_rows = p.axes[0]->is_long() ? rows[0] : std::min(rows[0], round_up(p.axes[0]->reach[0] + batch - 1, batch));
     const int64_t slid = p.sliding && K == 3 ? SLIDING * (p.box[1] + 1) * p.pitch : 0;  // a row more, so that planes do not share a cache's sets
-    p.scratch.ring = take(std::max(std::max(slid, p.pairs ? in : joined ? (JOINED_ROWS + 3) * p.pitch : p.doubling != Doubling::none ? 2 * p.pitch : 0), p.ring_rows * (K == 2 ? block[1] : padded_row(block[1], item))));
+    const int64_t flat = p.flat ? 2 * (rows[0] + SLIDING - 1) * out + 8 * FEW_CHANNELS : 0;  // sums, and a copy of the source's end
+    p.scratch.ring = take(std::max(std::max(std::max(slid, flat), p.pairs ? in : joined ? (JOINED_ROWS + 3) * p.pitch : p.doubling != Doubling::none ? 2 * p.pitch : 0), p.ring_rows * (K == 2 ? block[1] : padded_row(block[1], item))));
     for (int k = 1; k < K - 1; ++k) p.scratch.level[k] = take(rows[size_t(k)] * block[size_t(k) + 1]);
     p.scratch.slid = take(p.sliding ? (SLIDING + 1) * p.pitch : 0);
     const bool turned = p.rows == Rows::turned;
@@ -246,7 +247,7 @@ int64_t lay_out(Plan& p) {
     p.tile = std::max(TILE, p.box_channels);
     if (p.spread_late) p.tile = std::max(p.tile, in);
     const int64_t box_bytes = p.box[0] * p.steps[0].result_stride;
-    p.gather = p.streaming && !p.accumulate && K == 2 && p.packed_rows && out * size_of(p.dtype) % 64 && box_bytes <= GATHER_BYTES;
+    p.gather = p.streaming && !p.accumulate && !p.filled && K == 2 && p.packed_rows && out * size_of(p.dtype) % 64 && box_bytes <= GATHER_BYTES;
     p.scratch.finished = take(std::max(p.gather ? ceil_div(box_bytes + 64, item) : 0, p.axes[0]->is_long() ? p.box[0] * round_up(p.tile, FEW_CHANNELS) : 0));
     int64_t kept = 0;
     for (int k = 0; k < K; ++k) kept = std::max(kept, sum_columns(p, k) * long_sum_rows(*p.axes[size_t(k)], rows[size_t(k)]));
@@ -362,9 +363,26 @@ template <class A> void fill_divisors(Plan& p) {
     }
 }
 
-template <class A> void fill_lanes(Plan& p) {
+template <class A> void fill_flat(Plan& p, int64_t lanes) {
+    const Axis &first = *p.axes[0], &last = *p.axes[1];
+    const int64_t wide = last.positions, n = flat_size(p);
+    p.lanes.resize(size_t(2 * n) * sizeof(A) + 64);
+    p.edges.assign(size_t(2 * ceil_div(n, lanes)), 0);
+    A* to = const_cast<A*>(Plan::table<A>(p.lanes));
+    for (int64_t k = 0; k < n; ++k) {
+        const int64_t row = k / wide, column = k % wide, vector = 2 * (k / lanes);
+        const bool counts = !p.constant_divisor && row < int64_t(first.count.size());
+        to[k] = A(counts ? first.count[size_t(row)] * last.count[size_t(column)] : p.divisor);
+        to[n + k] = 1 / to[k];
+        p.edges[size_t(vector)] = uint16_t(p.edges[size_t(vector)] | (column > 0) << k % lanes);
+        p.edges[size_t(vector + 1)] = uint16_t(p.edges[size_t(vector + 1)] | (column + 1 < wide) << k % lanes);
+    }
+}
+
+template <class A> void fill_lanes(Plan& p, int64_t lanes) {
     const Axis& axis = *p.axes.back();
     if (!p.sliding || p.channels > 1 || p.box.back() < axis.positions) return;
+    if (p.flat) return fill_flat<A>(p, lanes);
     const Span need = axis.rows_needed(0, axis.positions);
     const int64_t n = lanes_described(p);
     p.lanes.resize(size_t(3 * n) * sizeof(A) + 64);
@@ -407,10 +425,11 @@ void finish_plan(Plan& p, int64_t threads, int64_t vector_bytes) {
     choose_rows(p, vector_bytes / accumulator_size(p.dtype));
     find_whole_images(p);
     find_one_cell(p);
+    find_filled(p, vector_bytes);
     choose_boxes(p, threads);
     compile_programs(p);
-    if (p.dtype == Dtype::float64) { fill_divisors<double>(p); fill_lanes<double>(p); }
-    else { fill_divisors<float>(p); fill_lanes<float>(p); }
+    if (p.dtype == Dtype::float64) { fill_divisors<double>(p); fill_lanes<double>(p, vector_bytes / 8); }
+    else { fill_divisors<float>(p); fill_lanes<float>(p, vector_bytes / 4); }
     p.channel_boxes = ceil_div(p.channels, p.box_channels);
     for (int k = 0; k < p.rank(); ++k) p.box_count *= ceil_div(p.axes[size_t(k)]->positions, p.box[size_t(k)]);
     p.tasks = p.image_count * p.channel_boxes * p.box_count;

@@ -4,6 +4,7 @@
 // Plain data, made once by plan.cpp and read by the kernels of every instruction set.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -104,7 +105,9 @@ struct Plan {
     bool doubled = false;                     // each cell of a packed row of 16 bits becomes two of the result, and that is all
     bool whole_images = false;                // every axis is summed whole, and images lie packed, one after the other
     bool one_cell = false;                    // a gradient of many channels: every position is the same cell
+    bool filled = false;                      // a gradient of one channel: every image is one cell, and images lie packed, one after the other
     bool sliding = false;                     // small windows that slide by one: position i adds the cells from i - lead on that are there
+    bool flat = false;                        // of these, narrow images of one channel, as wide before as after and packed in both arrays
     bool pairs = false;                       // a gradient of two axes, every position of which adds one cell or two
     Joined joined;                            // of one channel: few cells for each position, anywhere. (Or empty.)
     bool halving = false;                     // a forward pass of one channel: small windows in steps of two along the last axis
@@ -125,8 +128,10 @@ struct Plan {
     int64_t divisors_half = 0, most_count = 1;
 
     // Of a sliding plan of one channel (strips.h), for every lane of a row and a few to either side: its count, 1 / count, and whether
-    // its middle cell is there (0) or not (-1).
+    // its middle cell is there (0) or not (-1). Of a flat one (flat.h), for every cell of an image and a few more: what it is divided by, and
+    // the reciprocal; `edges` has for each vector of them which have one before them in their row, and which one after, one bit per lane.
     std::vector<char> lanes;
+    std::vector<uint16_t> edges;
 
     int64_t source_bytes = 0;                 // from the source's first element to the end of its last; 0: not known
     bool packed_rows = false;                 // whole rows of a box follow each other in scratch and in the result
@@ -150,6 +155,9 @@ inline int64_t divided_rows(const Plan& p) { return !p.divide_first ? p.run_rows
 // Lanes that `lanes` describes.
 inline int64_t lanes_described(const Plan& p) { return p.pitch + 2 * FEW_CHANNELS; }
 
+// Cells that it describes of a flat plan.
+inline int64_t flat_size(const Plan& p) { return std::max(p.axes[0]->rows, p.axes[0]->positions) / p.folded * p.axes[1]->positions + 4 * FEW_CHANNELS; }
+
 // Positions of the last axis that are turned at a time; times the channels, a multiple of 8.
 inline int64_t turned_chunk(int64_t channels) { return 256 / channels / 8 * 8 + 8; }
 
@@ -167,6 +175,7 @@ void find_halving(Plan& plan, int64_t lanes);
 void find_joined(Plan& plan, int64_t lanes);
 void find_whole_images(Plan& plan);
 void find_one_cell(Plan& plan);
+void find_filled(Plan& plan, int64_t vector_bytes);
 
 // Plan a call from its arrays' non-spatial dimensions (`plan.outer`), its axes and their strides. `threads` bounds how
 // finely the work is cut, never the result.

@@ -9,8 +9,8 @@
 
 #include <limits>
 
+#include "convert.h"
 #include "plan.h"
-#include "simd.h"
 
 namespace poolgrad {
 namespace PG_ISA {
@@ -29,6 +29,18 @@ PG_INLINE Vec<float> quotient(Vec<float> x, Vec<float> d, Vec<float> r) {
     const Vec<float> q = x * r;
     if (_mm512_fpclass_ps_mask((__m512)q, NOT_NORMAL)) return x / d;
     return (Vec<float>)_mm512_fnmadd_ps(_mm512_fmsub_ps((__m512)q, (__m512)d, (__m512)x), (__m512)r, (__m512)q);
+}
+#endif
+
+// The same where d is known to be from 1 to WHOLE and x to come from storage S, or to be a sum of such.
+template <class S, class V> PG_INLINE V whole_quotient(V x, V d, V r, S) { return quotient(x, d, r); }
+
+#if defined(__AVX512DQ__)
+// Sums of halves, however divided, are no subnormals: only infinities go another way, and they are their own quotient.
+PG_INLINE Vec<float> whole_quotient(Vec<float> x, Vec<float> d, Vec<float> r, Half) {
+    const __m512i infinities = _mm512_set1_epi32(0x110000);
+    const __m512 q = (__m512)(x * r), near = _mm512_fnmadd_ps(_mm512_fmsub_ps(q, (__m512)d, (__m512)x), (__m512)r, q);
+    return (Vec<float>)_mm512_fixupimm_ps(near, q, infinities, 0);
 }
 #endif
 

@@ -132,7 +132,29 @@ template <class A> PG_INLINE Vec<A> chosen(Vec<A> sign, Vec<A> x, Vec<A> y) {
     return load(a);
 }
 
+// The same where a lane's bit is set, elsewhere -0.0.
+template <class A> PG_INLINE Vec<A> where(unsigned bits, Vec<A> x) {
+    A lanes[LANES<A>];
+    store(lanes, x);
+    for (int i = 0; i < LANES<A>; ++i) lanes[i] = bits >> i & 1 ? lanes[i] : -A(0);
+    return load(lanes);
+}
+template <class A> PG_INLINE Vec<A> moved_up_where(unsigned bits, Vec<A> before, Vec<A> here) { return where<A>(bits, moved_up<A>(before, here)); }
+template <class A> PG_INLINE Vec<A> moved_down_where(unsigned bits, Vec<A> here, Vec<A> after) { return where<A>(bits, moved_down<A>(here, after)); }
+
 #if defined(__AVX512F__)
+template <> PG_INLINE Vec<float> moved_up_where<float>(unsigned bits, Vec<float> before, Vec<float> here) {
+    return (Vec<float>)_mm512_mask_alignr_epi32((__m512i)_mm512_set1_ps(-0.0f), __mmask16(bits), (__m512i)here, (__m512i)before, 15);
+}
+template <> PG_INLINE Vec<float> moved_down_where<float>(unsigned bits, Vec<float> here, Vec<float> after) {
+    return (Vec<float>)_mm512_mask_alignr_epi32((__m512i)_mm512_set1_ps(-0.0f), __mmask16(bits), (__m512i)after, (__m512i)here, 1);
+}
+template <> PG_INLINE Vec<double> moved_up_where<double>(unsigned bits, Vec<double> before, Vec<double> here) {
+    return (Vec<double>)_mm512_mask_alignr_epi64((__m512i)_mm512_set1_pd(-0.0), __mmask8(bits), (__m512i)here, (__m512i)before, 7);
+}
+template <> PG_INLINE Vec<double> moved_down_where<double>(unsigned bits, Vec<double> here, Vec<double> after) {
+    return (Vec<double>)_mm512_mask_alignr_epi64((__m512i)_mm512_set1_pd(-0.0), __mmask8(bits), (__m512i)after, (__m512i)here, 1);
+}
 template <> PG_INLINE Vec<float> moved_up<float>(Vec<float> before, Vec<float> here) { return (Vec<float>)_mm512_alignr_epi32((__m512i)here, (__m512i)before, 15); }
 template <> PG_INLINE Vec<float> moved_down<float>(Vec<float> here, Vec<float> after) { return (Vec<float>)_mm512_alignr_epi32((__m512i)after, (__m512i)here, 1); }
 template <> PG_INLINE Vec<double> moved_up<double>(Vec<double> before, Vec<double> here) { return (Vec<double>)_mm512_alignr_epi64((__m512i)here, (__m512i)before, 7); }

@@ -118,6 +118,7 @@ template <class S> template <class F> void Box<S>::each_image(const F& function)
 
 template <class S> void Box<S>::slide_images(const char* source, char* result) {
     const A* none = at(plan_.scratch.slid);
+    if (plan_.flat) return plan_.divide_first ? run_flat<false>(source, result) : run_flat<true>(source, result);
     if (channels_ == 1) return strip_planes(source, 1, nullptr, none, none, result);
     const Dim& step = plan_.steps[0];
     const int64_t first = need_[0].a, a = a_[0];

@@ -114,6 +114,8 @@ template <class A, int R, int J = 0> struct Places {
 };
 template <class A, int R> struct Places<A, R, -1> { explicit Places(const int32_t*) {} };
 
+constexpr int FULL_TERMS = 4;  // of more it is not worth a kernel that no term is ever absent
+
 // Terms J, J+1, ... of vector v of a period, added to s. Where the weave is even, `from` are the first vector's places and
 // `at` is how far on this one's lie; FULL: nothing is ever absent.
 template <class A, int R, Picks PICKS, bool EVEN, bool FULL, int J = 0>
@@ -152,8 +154,8 @@ template <class A, int R, Picks PICKS, bool PAST, bool EVEN, bool FULL> inline v
 }
 
 template <class A, int R, Picks PICKS, bool PAST> inline void weave_rows(const Weave& w, const A* in, A* out, int64_t rows) {
-    constexpr bool can = PICKS != Picks::far, must = PICKS == Picks::paired;
-    if (can && w.even && w.full) return weave_rows<A, R, PICKS, PAST, can, can>(w, in, out, rows);
+    constexpr bool can = PICKS != Picks::far, must = PICKS == Picks::paired, full = can && R <= FULL_TERMS;
+    if (full && w.even && w.full) return weave_rows<A, R, PICKS, PAST, can, full>(w, in, out, rows);
     if (can && (must || w.even)) return weave_rows<A, R, PICKS, PAST, can, false>(w, in, out, rows);
     if (R == 1 && can && !must && w.full) return weave_rows<A, R, PICKS, PAST, must, R == 1 && can>(w, in, out, rows);
     weave_rows<A, R, PICKS, PAST, must, false>(w, in, out, rows);

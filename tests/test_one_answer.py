@@ -89,6 +89,7 @@ SPLIT = {
         f"global of images {n} wide": Split(Pool((Axis.whole(5), Axis.whole(n))), "NCHW", 61, 149)
         for n in (1, 2, 3, 4, 5, 6, 8, 9)
     },
+    "one cell for each image, a constant divisor": Split(Pool((Axis.whole(9), Axis.whole(11)), divisor=-7), "NCHW", 37, 41),
     "rows of several chunks": Split(regular((9, 67), 3, stride=1, padding="same"), "NHWC", 2, 48),
     "rows of several chunks, the last one short": Split(regular((10, 71), (2, 3), stride=1, padding="same"), "NHWC", 1, 83),
     "short windows, whole lines": Split(regular((26, 38), (3, 2), stride=2, padding="same"), "NHWC", 2, 64),
@@ -146,6 +147,16 @@ SPLIT = {
         f"windows that slide over {n} lanes": Split(regular((26, n), 3, stride=1, padding="same"), "NCHW", 9, 31)
         for n in (5, 16, 35, 61, 65, 131)
     },
+    **{
+        f"narrow images, {n} wide": Split(regular((13, n), 3, stride=1, padding="same"), "NCHW", 9, 61)
+        for n in (3, 5, 14, 19, 35)
+    },
+    "narrow images, cells of which fewer are needed": Split(
+        Pool((Axis.regular(15, 3, stride=1), Axis.regular(11, 3, stride=1, padding=1, count="window"))), "NCHW", 7, 67
+    ),
+    "narrow images, a constant divisor": Split(
+        Pool((Axis.regular(12, 3, stride=1, padding=2), Axis.regular(19, 3, stride=1, padding=1)), divisor=7), "NCHW", 7, 67
+    ),
     "windows that slide over lanes, valid": Split(regular((24, 33), 3, stride=1), "NCHW", 5, 21),
     "windows that slide over lanes, a constant divisor": Split(
         Pool((Axis.regular(23, 3, stride=1, padding=(0, 2)), Axis.regular(64, 3, stride=1, padding=(2, 1))), divisor=-5),
@@ -235,7 +246,9 @@ KINDS = [
     "halves of three cells, padded, windows counted",
     "windows that slide",
     "windows that slide over 61 lanes",
+    "narrow images, 14 wide",
     "global NCHW",
+    "one cell for each image, a constant divisor",
     "one cell for all positions",
 ]
 
@@ -384,6 +397,10 @@ STREAMED = {
     "long NHWC": (Split(regular((301, 303), 63, stride=1, padding="same"), "NHWC", 6, 17), np.float32),
     "long NCHW": (Split(regular((301, 303), 15, stride=1, padding="same"), "NCHW", 6, 17), np.float32),
     "global": (Split(Pool((Axis.whole(7), Axis.whole(9))), "NHWC", 140, 1001), np.float32),
+    "one cell for each image": (Split(Pool((Axis.whole(7), Axis.whole(7))), "NCHW", 257, 701), np.float32),
+    "one cell for each image, float16": (Split(Pool((Axis.whole(7), Axis.whole(9))), "NCHW", 257, 1201), np.float16),
+    "one cell for each image, float64": (Split(Pool((Axis.whole(3), Axis.whole(1), Axis.whole(5))), "NCDHW", 401, 701), np.float64),
+    "one cell for each image, whole lines": (Split(Pool((Axis.whole(4), Axis.whole(8))), "NCHW", 401, 701), np.float32),
     "three axes": (Split(regular((33, 65, 67), 3, stride=2, padding="same"), "NDHWC", 2, 31), np.float32),
     "pairs": (Split(regular((112, 113), 3, stride=2, padding="same"), "NHWC", 11, 64), np.float32),
     "pairs, bfloat16": (Split(regular((112, 113), 3, stride=2, padding=1), "NHWC", 15, 96), support.DTYPES[1]),
@@ -404,6 +421,9 @@ STREAMED = {
     "sliding over lanes, float16": (Split(regular((61, 35), 3, stride=1, padding="same"), "NCHW", 83, 107), np.float16),
     "sliding over lanes, bfloat16": (Split(regular((59, 61), 3, stride=1), "NCHW", 48, 101), support.DTYPES[1]),
     "sliding over lanes, float64": (Split(regular((61, 27), 3, stride=1, padding="same"), "NCHW", 26, 107), np.float64),
+    "narrow images": (Split(regular((17, 19), 3, stride=1, padding="same"), "NCHW", 131, 211), np.float32),
+    "narrow images, bfloat16": (Split(regular((35, 37), 3, stride=1, padding="same"), "NCHW", 83, 163), support.DTYPES[1]),
+    "narrow images, float64": (Split(regular((5, 7), 3, stride=1, padding="same"), "NCHW", 401, 307), np.float64),
     "sliding over few lanes": (Split(regular((53, 13), 3, stride=1, padding="same"), "NCHW", 111, 127), np.float32),
     "sliding over whole lines": (Split(regular((61, 96), 3, stride=1, padding="same"), "NCHW", 41, 76), support.DTYPES[1]),
     "sliding over lanes of three axes": (
@@ -442,6 +462,7 @@ def test_forward_beyond_the_cache() -> None:
     )
     cases = [(wide, "NHWC", 6, 17), (wide, "NCHW", 6, 17), (narrow, "NCHW", 37, 97)]
     cases += [(Pool((uneven(81), uneven(n))), "NCHW", 47, 71) for n in (119, 121)]  # whole lines, and not
+    cases += [(regular((17, 19), 3, stride=1, padding="same"), "NCHW", 131, 211)]
     for pool, layout, batch, channels in cases:
         x = support.random_array(4, support.source_shape(pool, layout, batch, channels, forwards=True), np.dtype(np.float32))
         want = support.compute("numpy", pool, x, layout, forwards=True)

@@ -15,9 +15,11 @@ template <class S> template <bool LAST> void Box<S>::run_flat(const char* source
     const A* counts = Plan::table<A>(plan_.lanes);
     A* sums = ring_ + round_up((SLIDING - 1) * wide, FEW_CHANNELS);
     for (A* p = ring_; p < sums; p += LANES<A>) store(p, splat(-A(0)));
+    const Axis& axis = *plan_.axes[0];
+    const int64_t rows = axis.rows / plan_.folded, high = axis.positions / plan_.folded;
     each_image([&] {
-        const int64_t rows = plan_.axes[0]->rows / plan_.folded, high = plan_.axes[0]->positions / plan_.folded;
-        const A* table = counts + (LAST ? a_[0] % high : (need_[0].a - plan_.axes[0]->base) % rows) * wide;
+        const int64_t image = a_[0] / high;
+        const A* table = counts + (LAST ? a_[0] - image * high : need_[0].a - axis.base - image * rows) * wide;
         const int64_t n = (need_[0].b - need_[0].a) * wide, read = n + 2 * FLAT_VECTORS * LANES<A>;
         const char* from = source + (need_[0].a - first) * wide * item;
         if (source_ + plan_.source_bytes - from < read * item) {  // what follows the source in memory is not read

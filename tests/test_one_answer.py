@@ -399,7 +399,10 @@ STREAMED = {
     "global": (Split(Pool((Axis.whole(7), Axis.whole(9))), "NHWC", 140, 1001), np.float32),
     "one cell for each image": (Split(Pool((Axis.whole(7), Axis.whole(7))), "NCHW", 257, 701), np.float32),
     "one cell for each image, float16": (Split(Pool((Axis.whole(7), Axis.whole(9))), "NCHW", 257, 1201), np.float16),
-    "one cell for each image, float64": (Split(Pool((Axis.whole(3), Axis.whole(1), Axis.whole(5))), "NCDHW", 401, 701), np.float64),
+    "one cell for each image, float64": (
+        Split(Pool((Axis.whole(3), Axis.whole(1), Axis.whole(5))), "NCDHW", 401, 701),
+        np.float64,
+    ),
     "one cell for each image, whole lines": (Split(Pool((Axis.whole(4), Axis.whole(8))), "NCHW", 401, 701), np.float32),
     "three axes": (Split(regular((33, 65, 67), 3, stride=2, padding="same"), "NDHWC", 2, 31), np.float32),
     "pairs": (Split(regular((112, 113), 3, stride=2, padding="same"), "NHWC", 11, 64), np.float32),

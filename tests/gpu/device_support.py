@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -44,6 +45,18 @@ POOLS = {
 
 Array = Any
 Tensor = Any
+
+
+@contextmanager
+def capturing(graph: Any) -> Iterator[None]:
+    """Capture what this thread does: the threads of other frameworks, and what earlier tests left to be collected, would
+    invalidate a capture."""
+    import torch
+
+    gc.collect()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        yield
+
 
 
 def random(seed: int, shape: tuple[int, ...], dtype: np.dtype[Any], special: bool = False) -> Array:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device_support import DTYPES, POOLS, difference, placed, to_device, to_host
+from device_support import DTYPES, POOLS, capturing, difference, placed, to_device, to_host
 from device_support import random as numbers
 
 import poolgrad
@@ -138,7 +138,7 @@ def test_current_stream_and_graph() -> None:
     assert same_bits(to_host(got), want)
     poolgrad.ops._calls.clear()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):  # the first call of its kind: tables and kernels are made although the stream is capturing
+    with capturing(graph):  # the first call of its kind: tables and kernels are made although the stream is capturing
         made = poolgrad.gradient(CASE, held, layout="NHWC")
         poolgrad.gradient(CASE, held, layout="NHWC", out=old, accumulate=True)
     for k in (1, 2):

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device_support import DEVICE, DTYPES, assert_same_bits, definition, exact_convolutions, random, to_device
+from device_support import DEVICE, DTYPES, assert_same_bits, capturing, definition, exact_convolutions, random, to_device
 
 from poolgrad import Axis, Pool
 
@@ -312,7 +312,7 @@ def test_cuda_graphs(warm: bool, order: Any) -> None:
             torch.autograd.grad(F.avg_pool2d(leaf, 2), leaf, cotangent[:, :, :20, :18])
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with capturing(graph):
         y, dx = step()
     for seed in (8, 9):
         x, dy = random(seed, shape, DTYPES[0]), random(seed + 10, shape, DTYPES[0])

@@ -29,6 +29,7 @@ template <class S> template <bool LAST> void Box<S>::run_flat(const char* source
         }
         sum_flat_rows<LAST>(from, table, n, sums);
         put_flat_rows<LAST>(sums + (a_[0] - lead_[0] - need_[0].a) * wide, table, result + (a_[0] - start) * wide * item);
+        if (plan_.gather) pass_on(result + (b_[0] - start) * wide * item);
     });
 }
 
@@ -64,14 +65,12 @@ template <class S> template <bool LAST> void Box<S>::put_flat_rows(const A* top,
         const Vec<A> x = load(top + k) + load(top + wide + k) + load(top + 2 * wide + k);
         return LAST ? whole_quotient(x, load(table + k), load(table + size + k), S()) : x;
     };
-    Lines<S, A> lines = lines_;
     for (int64_t k = 0; k < n; k += per * v, to += VECTOR_BYTES) {
         Vec<A> x = sum(k);
         if constexpr (per == 2) x = narrow_pair<S>(x, sum(k + v));
-        if (lines.open()) lines.template put<1>(&x, least(per * v, n - k));
-        else store_part<A>(to, x, least(VECTOR_BYTES, (n - k) * item));
+        if (k + per * v <= n) std::memcpy(to, &x, sizeof x);
+        else store_part<A>(to, x, (n - k) * item);
     }
-    lines_ = lines;
 }
 
 }  // namespace PG_ISA

@@ -46,7 +46,7 @@ template <class S> void Box<S>::run(const char* source, char* result, const int6
     streaming_ = plan_.streaming && !plan_.gather;
     plain_ = plan_.divide_first && !plan_.spread_late && !plan_.accumulate &&
              Place{b_[K - 1] - a_[K - 1], plan_.steps[K - 1].result_stride, channels_, plan_.channel_result, int64_t(sizeof(S))}.packed();
-    const bool lines = plan_.gather && is_sliding(result) && (plan_.flat || out_ <= WIDEST<A> * LANES<A>) && to_line(result) % int64_t(sizeof(S)) == 0;
+    const bool lines = plan_.gather && is_sliding(result) && !plan_.flat && out_ <= WIDEST<A> * LANES<A> && to_line(result) % int64_t(sizeof(S)) == 0;
     char* target = plan_.gather && !lines ? begin_gathering(result) : result;
     if (lines) lines_.begin(result);
     if (plan_.whole_images) run_images(source, target);

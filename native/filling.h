@@ -52,17 +52,19 @@ template <bool PAST> inline void fill_images(char*& to, char* first, const char*
 template <class S> void Box<S>::run_filled(const char* source, char* result) {
     constexpr int64_t v = VECTOR_BYTES;
     alignas(64) char wide[2][(SPREAD + 1) * v];
-    const int64_t images = b_[0] - a_[0], image = (b_[1] - a_[1]) * int64_t(sizeof(S)), last = images - 1;
+    const int64_t images = b_[0] - a_[0], image = (b_[1] - a_[1]) * int64_t(sizeof(S));
     char *const end = result + images * image, *to = result + to_line(result) % v;
+    const char* cells = wide[0];
     spread_cells(source, 0, wide[0]);
     std::memcpy(result, wide[0], v);
     for (int64_t i = 0; i < images; i += SPREAD) {
         // Cells are spread well before they are used: what was just written can be read across a seam only after all that was written before it.
+        cells = wide[i / SPREAD % 2];
         if (i + SPREAD < images) spread_cells(source, i + SPREAD, wide[(i / SPREAD + 1) % 2]);
         const auto fill = streaming_ ? fill_images<true> : fill_images<false>;
-        fill(to, result + i * image, end, image, least(SPREAD, images - i), wide[i / SPREAD % 2]);
+        fill(to, result + i * image, end, image, least(SPREAD, images - i), cells);
     }
-    if (to < end) std::memcpy(end - v, wide[last / SPREAD % 2] + last % SPREAD * v, v);
+    if (to < end) std::memcpy(end - v, cells + (images - 1) % SPREAD * v, v);
 }
 
 }  // namespace PG_ISA

@@ -5,11 +5,14 @@ their input. Pooling a chunk takes less time than moving it, so both lose time, 
 it has seen a task of the kind. A scheduler that is sent a graph of ours (`tasks.py`) therefore gets a plugin that holds our
 tasks, and no others, to their home. A worker with more chunks than the others has more to do; a task whose worker is lost goes
 where the scheduler likes, and so does a gradient with far more elements than its source, which costs little to move.
+
+A task that Dask has fused with others has all their names, ours among them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from distributed import Scheduler, stealing
@@ -25,7 +28,6 @@ def stay_home() -> None:
     for scheduler in Scheduler._instances:
         if StayHome.name not in scheduler.plugins:
             scheduler.add_plugin(StayHome(scheduler))
-            stealing.fast_tasks.update(HELD)  # what is listed there is never stolen
 
 
 class StayHome(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed here
@@ -48,8 +50,14 @@ class StayHome(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed here
                 _hold(task)
 
 
+@lru_cache(maxsize=1024)
+def _is_ours(name: str) -> bool:
+    return any(held in name for held in HELD)
+
+
 def _hold(task: Any) -> None:
-    inputs = task.dependencies
-    if task.prefix.name in HELD and inputs and all(given.who_has for given in inputs):
+    inputs, name = task.dependencies, task.prefix.name
+    if _is_ours(name) and inputs and all(given.who_has for given in inputs):
+        stealing.fast_tasks.add(name)  # what is listed there is never stolen
         home = max(inputs, key=lambda given: given.get_nbytes())
         task.worker_restrictions, task.loose_restrictions = {worker.address for worker in home.who_has}, True

@@ -32,8 +32,8 @@ public:
         sums_ = at(plan.scratch.sums);
     }
 
-    // The box with these indices along the axes, channels from `channel` on, of one image.
-    void run(const char* source, char* result, const int64_t* index, int64_t channel);
+    // The box with these indices along the axes, channels from `channel` on, of one image; of an `empty` one, the sums of nothing.
+    void run(const char* source, char* result, const int64_t* index, int64_t channel, bool empty);
 
 private:
     A* at(size_t offset) const { return reinterpret_cast<A*>(scratch_ + offset); }
@@ -125,6 +125,10 @@ private:
     bool sum_into(Grid<const A> in, int64_t n, char* to);
     // Write positions i ... i+n-1 of the first axis: the sum of the blocks p. More than one only where K is 2.
     void emit(const A** p, int found, int64_t i, int64_t n, char* result);
+    // Positions i ... end-1 of the first axis that are the sums of nothing.
+    void emit_empty(int64_t i, int64_t end, char* result);
+    // All of them from position i on; the next that is not.
+    int64_t pass_empty(int64_t i, char* result);
     // Row r of a block in the result, and its divisor so far.
     char* row_place(int64_t r, char* result, int64_t& product) const;
     // `rows` result rows (more than one only where they lie packed on both sides), each n positions from position w of

@@ -79,7 +79,7 @@ template <class S> void Box<S>::run_doubling(const char* source, char* result) {
     int64_t i = a_[0];
     for (int64_t r = need_[0].a; r < need_[0].b; ++r) {
         load_cells(source + (r - need_[0].a) * down.source_stride, count_of_row(0, r), 0, cells, x + first);
-        for (; i < b_[0] && axis.hi[i] == r + 1; ++i) {
+        for (; (i = pass_empty(i, result)) < b_[0] && axis.hi[i] == r + 1; ++i) {
             char* to = result + (i - a_[0]) * down.result_stride;
             const bool shared = axis.lo[i] < r;
             switch (plan_.doubling) {
@@ -93,6 +93,7 @@ template <class S> void Box<S>::run_doubling(const char* source, char* result) {
         x = y;
         y = before;
     }
+    pass_empty(i, result);
 }
 
 }  // namespace PG_ISA

@@ -20,7 +20,7 @@
 namespace poolgrad {
 namespace PG_ISA {
 
-template <class S> void Box<S>::run(const char* source, char* result, const int64_t* index, int64_t channel) {
+template <class S> void Box<S>::run(const char* source, char* result, const int64_t* index, int64_t channel, bool empty) {
     channels_ = least(plan_.box_channels, plan_.channels - channel);
     source += channel * plan_.channel_source;
     result += channel * plan_.channel_result;
@@ -46,10 +46,11 @@ template <class S> void Box<S>::run(const char* source, char* result, const int6
     streaming_ = plan_.streaming && !plan_.gather;
     plain_ = plan_.divide_first && !plan_.spread_late && !plan_.accumulate &&
              Place{b_[K - 1] - a_[K - 1], plan_.steps[K - 1].result_stride, channels_, plan_.channel_result, int64_t(sizeof(S))}.packed();
-    const bool lines = plan_.gather && is_sliding(result) && !plan_.flat && out_ <= WIDEST<A> * LANES<A> && to_line(result) % int64_t(sizeof(S)) == 0;
+    const bool lines = !empty && plan_.gather && is_sliding(result) && !plan_.flat && out_ <= WIDEST<A> * LANES<A> && to_line(result) % int64_t(sizeof(S)) == 0;
     char* target = plan_.gather && !lines ? begin_gathering(result) : result;
     if (lines) lines_.begin(result);
-    if (plan_.whole_images) run_images(source, target);
+    if (empty) emit_empty(a_[0], b_[0], target);
+    else if (plan_.whole_images) run_images(source, target);
     else if (plan_.one_cell) run_cell(source, target);
     else if (is_filled(target)) run_filled(source, target);
     else if (is_sliding(target)) run_sliding(source, target);
@@ -146,7 +147,7 @@ template <class S> void Box<S>::run_short(const char* source, char* result) {
         const int64_t lo = axis.lo[i], hi = axis.hi[i];
         char* to = result + (i - a_[0]) * plan_.steps[0].result_stride;
         n = 1;
-        if (lo >= hi) { emit(p, 0, i, 1, to); continue; }
+        if (lo >= hi) { emit_empty(i, i + 1, result); continue; }
         if (made < lo) { made = lo; slot = (made - first) % slots; }
         while (made < hi) {
             const int64_t m = least(least(batch, need_[0].b - made), slots - slot);
@@ -165,6 +166,19 @@ template <class S> void Box<S>::run_short(const char* source, char* result) {
         emit(p, int(hi - lo), i, n, to);
         if (plan_.gather) pass_on(to + n * plan_.steps[0].result_stride);
     }
+}
+
+template <class S> void Box<S>::emit_empty(int64_t i, int64_t end, char* result) {
+    const A* none[BLOCK] = {};
+    for (; i < end; ++i) emit(none, 0, i, 1, result + (i - a_[0]) * plan_.steps[0].result_stride);
+}
+
+template <class S> int64_t Box<S>::pass_empty(int64_t i, char* result) {
+    const Axis& axis = *plan_.axes[0];
+    int64_t end = i;
+    while (end < b_[0] && axis.lo[end] >= axis.hi[end]) ++end;
+    emit_empty(i, end, result);
+    return end;
 }
 
 template <class S> void Box<S>::make_blocks(int64_t row, int64_t n, const char* source, A* to) {
@@ -235,7 +249,7 @@ template <class S> void Box<S>::emit_rows(const A* const* p, int found, char* to
     const Place place{rows * n, step, channels_, plan_.channel_result, int64_t(sizeof(S))};
     const bool direct = !plan_.accumulate && place.packed();
     const int64_t elements = rows * n * channels_;
-    if (direct && !plan_.spread_late && plan_.divide_first) return write_sum<S, A>(to, p, found, elements, 1, streaming_);
+    if (direct && (found == 0 || (!plan_.spread_late && plan_.divide_first))) return write_sum<S, A>(to, p, found, elements, 1, streaming_);
     if (direct && !plan_.spread_late && (!divider_.by_row() || divider_.row(product, w))) return write_divided(p, found, to, rows, w, n, product);
     const A* row = found == 1 ? p[0] : row_out_;
     if (found != 1) add_rows(row_out_, p, found, plan_.spread_late ? rows * inner_[K - 1] : elements);
@@ -286,7 +300,7 @@ template <class S> bool Box<S>::spread_into(const A* row, char* to, int64_t rows
     const bool past = streaming_ && aligned && bytes % LINE == 0;
     for (int64_t i = a_[K - 1]; i < b_[K - 1]; ++i, to += bytes) {
         const char* cell = from + (axis.lo[i] - need_[K - 1].a) * bytes;
-        if (axis.lo[i] >= axis.hi[i]) std::memset(to, 0, size_t(bytes));
+        if (axis.lo[i] >= axis.hi[i]) past ? clear_run<true>(to, bytes) : clear_run<false>(to, bytes);
         else if (past) stream_lines(to, cell, bytes);
         else copy_vectors(to, cell, bytes);
     }
@@ -309,6 +323,14 @@ template <class S> void run_one(const Plan& plan, const char* source, char* resu
     int64_t box = task % plan.box_count, rest = task / plan.box_count, index[MAX_AXES];
     const int64_t channel = rest % plan.channel_boxes * plan.box_channels;
     rest /= plan.channel_boxes;
+    bool empty = false;
+    if (const Axis* planes = plan.planes) {
+        const size_t i = size_t(rest % planes->positions);
+        rest /= planes->positions;
+        empty = planes->lo[i] >= planes->hi[i];
+        if (!empty) source += (planes->lo[i] - planes->base) * plan.plane_step.source_stride;
+        result += int64_t(i) * plan.plane_step.result_stride;
+    }
     for (int k = int(plan.outer.size()) - 1; k >= 0; --k) {
         const Dim& d = plan.outer[size_t(k)];
         source += rest % d.extent * d.source_stride;
@@ -320,7 +342,7 @@ template <class S> void run_one(const Plan& plan, const char* source, char* resu
         index[k] = box % n;
         box /= n;
     }
-    Box<S>(plan, whole, scratch).run(source, result, index, channel);
+    Box<S>(plan, whole, scratch).run(source, result, index, channel, empty);
 }
 
 }  // namespace

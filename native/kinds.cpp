@@ -34,11 +34,15 @@ int64_t most_divisor(const Plan& p) {
     return product;
 }
 
-// Whether every position adds one cell at least and at most `most`, in order.
-bool adds_few(const Axis& axis, int64_t most) {
+// Whether every position adds `least` cells at least and at most `most`; those that add any, in order.
+bool adds_few(const Axis& axis, int64_t most, int64_t least = 1) {
+    int64_t before = 0;
     if (axis.reach[0] > most) return false;
-    for (size_t i = 0; i < axis.lo.size(); ++i)
-        if (axis.lo[i] >= axis.hi[i] || (i > 0 && axis.hi[i] < axis.hi[i - 1])) return false;
+    for (size_t i = 0; i < axis.lo.size(); ++i) {
+        const int64_t cells = axis.hi[i] - axis.lo[i];
+        if (cells < least || (cells > 0 && axis.hi[i] < before)) return false;
+        if (cells > 0) before = axis.hi[i];
+    }
     return true;
 }
 
@@ -113,7 +117,7 @@ void find_pairs(Plan& p) {
     const int64_t item = size_of(p.dtype), channels = p.channels * item;
     if (p.rank() != 2 || p.sliding || !p.divide_first || p.accumulate || p.channels < FEW_CHANNELS || channels % 64 || p.channel_source != item) return;
     if (p.channel_result != item || p.steps[1].result_stride != channels || p.steps[0].result_stride % channels) return;
-    p.pairs = adds_few(*p.axes[0], 2) && adds_few(*p.axes[1], 2) && p.axes[0]->positions <= PAIR_SPREAD * p.axes[0]->rows;
+    p.pairs = adds_few(*p.axes[0], 2, 0) && adds_few(*p.axes[1], 2) && p.axes[0]->positions <= PAIR_SPREAD * p.axes[0]->rows;
     p.whole_lines = p.steps[0].result_stride % 64 == 0;
 }
 
@@ -121,7 +125,7 @@ void find_pairs(Plan& p) {
 void find_doubling(Plan& p, int64_t lanes) {
     const int64_t item = size_of(p.dtype), width = ceil_div(p.axes.back()->positions, 2);
     if (p.rank() != 2 || p.sliding || !p.divide_first || p.accumulate || p.channels != 1 || p.steps[1].result_stride != item) return;
-    if (5 * width <= 3 * round_up(width, lanes) || !adds_few(*p.axes[0], 2)) return;
+    if (5 * width <= 3 * round_up(width, lanes) || !adds_few(*p.axes[0], 2, 0)) return;
     p.doubling = doubling_of(*p.axes[1], p.lead[1]);
     p.whole_lines = p.axes[1]->positions * item % 64 == 0 && p.steps[0].result_stride % 64 == 0;
 }

@@ -71,16 +71,17 @@ template <class S> template <bool PAST> void Box<S>::pair_rows(const PairRows& r
 template <class S> void Box<S>::run_pairs(const char* source, char* result) {
     const Axis& axis = *plan_.axes[0];
     const Dim &down = plan_.steps[0], &along = plan_.steps[1];
-    int64_t i = a_[0];
+    int64_t i = pass_empty(a_[0], result);
     for (int64_t r = need_[0].a; r < need_[0].b; ++r) {
         const Cells cells{source + (r - need_[0].a) * down.source_stride, 0, need_[1].b - need_[1].a, 0, along.source_stride,
                           rows_ahead(down.source_stride), count_of_row(0, r)};
         PairRows rows{};
         for (rows.last = false; !rows.last;) {
-            for (rows.count = 0; rows.count < PAIR_ROWS && i < b_[0] && axis.hi[i] == r + 1; ++rows.count, ++i) {
+            for (rows.count = 0; rows.count < PAIR_ROWS && i < b_[0] && axis.lo[i] < axis.hi[i] && axis.hi[i] == r + 1; ++rows.count, ++i) {
                 rows.out[rows.count] = result + (i - a_[0]) * down.result_stride;
                 rows.shared[rows.count] = axis.lo[i] < r;
             }
+            i = pass_empty(i, result);
             rows.last = i == b_[0] || axis.hi[i] > r + 1;
             streaming_ ? pair_rows<true>(rows, cells) : pair_rows<false>(rows, cells);
         }

@@ -411,6 +411,7 @@ void compile_programs(Plan& p) {
 
 void finish_plan(Plan& p, int64_t threads, int64_t vector_bytes) {
     find_constant_divisor(p);
+    find_planes(p);
     coalesce(p.outer);
     choose_channels(p);
     merge_spread_axes(p);

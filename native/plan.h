@@ -94,6 +94,8 @@ struct Plan {
     std::vector<Dim> outer;                   // looped over, one image at a time
     std::vector<const Axis*> axes;            // first to last
     std::vector<Dim> steps;                   // each axis's strides (bytes); the extent is unused
+    const Axis* planes = nullptr;             // an axis before these along which nothing is added: each position is an image, or zeros
+    Dim plane_step = {};                      // its strides
     std::vector<std::unique_ptr<Axis>> made;  // axes that the plan itself added or merged
     int64_t channels = 1, channel_source = 0, channel_result = 0;
 
@@ -166,6 +168,9 @@ bool make_weave(Plan& plan, int64_t lanes);
 
 // The same for joining.h: none if a vector's positions have too many cells.
 void make_joined(Plan& plan, int64_t lanes);
+
+// Take out the axes along which nothing is added (planes.cpp).
+void find_planes(Plan& plan);
 
 // Which of the kernels for poolings of their own a plan is for (kinds.cpp), by vectors of so many lanes.
 void find_sliding(Plan& plan, int64_t lanes);

@@ -100,9 +100,15 @@ template <class S, class A, int R, int FINISH, bool PAST> inline void write_sum(
     }
 }
 
+// PAST: whole lines, past the caches.
+template <bool PAST> inline void clear_run(char* out, int64_t bytes) {
+    if (!PAST) { std::memset(out, 0, size_t(bytes)); return; }
+    for (int64_t k = 0; k < bytes; k += VECTOR_BYTES) stream(reinterpret_cast<float*>(out + k), splat(0.0f));
+}
+
 template <class S, class A, int FINISH, bool PAST> inline void write_sum(char* out, const A* const* in, int count, int64_t n, A by) {
     switch (count) {
-        case 0: std::memset(out, 0, size_t(n) * sizeof(S)); return;
+        case 0: return clear_run<PAST>(out, n * int64_t(sizeof(S)));
         case 1: return write_sum<S, A, 1, FINISH, PAST>(out, in, n, by);
         case 2: return write_sum<S, A, 2, FINISH, PAST>(out, in, n, by);
         case 3: return write_sum<S, A, 3, FINISH, PAST>(out, in, n, by);

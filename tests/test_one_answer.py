@@ -43,9 +43,12 @@ class Split(NamedTuple):
     channels: int
 
 
-def regular(sizes: tuple[int, ...], window: int | tuple[int, ...], **options: Any) -> Pool:
+def regular(
+    sizes: tuple[int, ...], window: int | tuple[int, ...], stride: int | tuple[int, ...] | None = None, **options: Any
+) -> Pool:
     windows = (window,) * len(sizes) if isinstance(window, int) else window
-    return Pool(tuple(Axis.regular(n, k, **options) for n, k in zip(sizes, windows, strict=True)))
+    strides = stride if isinstance(stride, tuple) else (stride,) * len(sizes)
+    return Pool(tuple(Axis.regular(n, k, stride=s, **options) for n, k, s in zip(sizes, windows, strides, strict=True)))
 
 
 def uneven(size: int, overlapping: bool = True) -> Axis:
@@ -223,6 +226,26 @@ SPLIT = {
     "three axes, strides 4 3 2": Split(
         Pool(tuple(Axis.regular(n, 2, stride=s, padding="same") for n, s in ((32, 4), (31, 3), (30, 2)))), "NDHWC", 2, 6
     ),
+    "planes side by side": Split(regular((8, 18, 22), 2), "NDHWC", 3, 32),
+    "planes side by side, one channel": Split(regular((8, 18, 62), 2), "NCDHW", 2, 7),
+    "planes and rows of nothing": Split(regular((11, 17, 22), 2, stride=(5, 4, 2)), "NDHWC", 3, 64),
+    "planes and rows of nothing, one channel": Split(regular((11, 17, 62), 2, stride=(5, 4, 2)), "NCDHW", 2, 7),
+    "planes and rows of nothing, windows of three": Split(
+        Pool((Axis.regular(23, 3, stride=5), Axis.regular(19, 3, stride=4), Axis.regular(64, 3, stride=2, padding=1))), "NDCHW", 2, 7
+    ),
+    "planes anywhere": Split(Pool((uneven(13, False), uneven(17), uneven(65))), "NDCHW", 2, 5),
+    "planes anywhere, under one divisor": Split(Pool((uneven(13, False), uneven(17), uneven(21)), divisor=-7), "NDHWC", 2, 32),
+    "planes that slide": Split(regular((9, 25, 26), (1, 3, 3), stride=1, padding="same"), "NDHWC", 2, 32),
+    "planes that slide, one channel": Split(regular((9, 25, 61), (1, 3, 3), stride=1, padding="same"), "NCDHW", 2, 7),
+    "planes left out, one channel": Split(
+        Pool((Axis.regular(14, 1, stride=2), *(Axis.regular(n, 3, stride=1, padding=1) for n in (25, 61)))), "NCDHW", 3, 7
+    ),
+    "planes in between": Split(regular((25, 9, 26), (3, 1, 2), stride=1, padding="same"), "NDHWC", 2, 24),
+    "columns": Split(regular((25, 29), (5, 1), stride=1, padding="same"), "NHWC", 2, 32),
+    "columns, one channel": Split(regular((25, 61), (11, 1), stride=1, padding="same"), "NCHW", 3, 19),
+    "rows": Split(regular((25, 29), (1, 11), stride=1, padding="same", count="window"), "NHWC", 2, 32),
+    "rows, one channel": Split(regular((25, 61), (1, 5), stride=1, padding="same"), "NCHW", 3, 19),
+    "four axes, planes of planes": Split(regular((5, 6, 13, 17), (1, 2, 2, 3), stride=2), "N0123C", 2, 32),
     "four axes": Split(regular((7, 8, 9, 11), (2, 3, 3, 2), stride=2, padding="same"), "N0123C", 3, 5),
     "four axes, mixed": Split(regular((9, 8, 7, 13), (3, 2, 1, 12), stride=1, padding="same"), "2C01N3", 2, 3),
     "many small images": Split(regular((5, 6), (3, 2), stride=1, padding="same"), "NHWC", 700, 3),
@@ -250,6 +273,9 @@ KINDS = [
     "global NCHW",
     "one cell for each image, a constant divisor",
     "one cell for all positions",
+    "planes and rows of nothing",
+    "planes and rows of nothing, one channel",
+    "columns",
 ]
 
 
@@ -407,6 +433,10 @@ STREAMED = {
     "three axes": (Split(regular((33, 65, 67), 3, stride=2, padding="same"), "NDHWC", 2, 31), np.float32),
     "pairs": (Split(regular((112, 113), 3, stride=2, padding="same"), "NHWC", 11, 64), np.float32),
     "pairs, bfloat16": (Split(regular((112, 113), 3, stride=2, padding=1), "NHWC", 15, 96), support.DTYPES[1]),
+    "planes": (Split(regular((17, 64, 66), 2), "NDHWC", 5, 32), np.float32),
+    "planes and rows of nothing": (Split(regular((32, 65, 64), 2, stride=(4, 3, 2)), "NDHWC", 3, 32), np.float32),
+    "planes and rows of nothing, one channel": (Split(regular((32, 65, 64), 2, stride=(4, 3, 2)), "NCDHW", 3, 32), np.float32),
+    "planes and rows of nothing, joined": (Split(regular((33, 61, 62), 2, stride=(4, 3, 2)), "NCDHW", 3, 53), np.float16),
     "steps of two, whole lines": (Split(regular((61, 96), 3, stride=2, padding="same"), "NCHW", 38, 41), np.float32),
     "steps of two, joined": (Split(regular((62, 112), 3, stride=2, padding="same"), "NCHW", 52, 50), np.float16),
     "steps of two, padded": (Split(regular((61, 104), 3, stride=2, padding=1), "NCHW", 36, 20), np.float64),

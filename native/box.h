@@ -2,7 +2,6 @@
 // source to sums along the last axes, `kernel.cpp` the first axis and the way into the result.
 #pragma once
 
-#include "lines.h"
 #include "rows.h"
 
 namespace poolgrad {
@@ -38,12 +37,17 @@ public:
 private:
     A* at(size_t offset) const { return reinterpret_cast<A*>(scratch_ + offset); }
 
-    // A box whose rows do not fill whole lines is finished in scratch, as far from a line's beginning as in the result, and passed on in
-    // whole lines; strips join their rows in registers instead (lines.h).
-    char* begin_gathering(char* result);
-    void pass_on(const char* until);
-    void pass_lines(const char* until);
-    void end_gathering(char* target, int64_t bytes);
+    // Whether the box's rows are gathered (lines.h): they follow each other in a result past the caches, and do not begin and end with
+    // its lines.
+    bool is_ragged(const char* result) const;
+    // Whether rows that follow each other in scratch and in the result are summed and written as one where the first axis is long.
+    bool rows_are_one() const { return K == 3 && program_[0] && plan_.packed_rows && plan_.divide_first && !plan_.spread_late; }
+    // Bytes of the box's positions of axis k and those after it in the result, where they follow each other; if not, 0.
+    int64_t run_bytes(int k) const;
+    // Whether they are joined in registers instead.
+    bool is_joining(const char* result) const;
+    // Where the `bytes` that will lie at `to` are made. All before them are complete.
+    char* place(char* to, int64_t bytes) { return gathers_ ? gathered_.place(to, bytes) : to; }
     // The divisor's share of row `row` of axis k, where the division comes first; of position i, where it comes last.
     int64_t count_of_row(int k, int64_t row) const {
         return plan_.divide_first && !plan_.constant_divisor ? plan_.axes[k]->count[row - plan_.axes[k]->base] : 1;
@@ -77,19 +81,25 @@ private:
     // A plane of the first of three axes (of two axes, all of it): its sums go into `plane`, and with those of the two planes before
     // into `result`, unless that is null.
     void slide_plane(const char* source, int64_t product, A* plane, const A* older, const A* old, char* result);
-    // One row of it: all channels; V vectors of them. PLANE: of three axes; PAST: past the caches.
-    template <bool PLANE, bool PAST> void slide_row(const Terms<A>& terms, const Cells& cells);
-    template <int V, bool PLANE, bool PAST> void slide_channels(const Terms<A>& terms, const Cells& cells, int64_t channel);
+    // One row of it: all channels; V vectors of them. PLANE: of three axes.
+    template <bool PLANE, Way WAY> void slide_row(const Terms<A>& terms, const Cells& cells);
+    template <int V, bool PLANE, Way WAY> void slide_channels(const Terms<A>& terms, const Cells& cells, int64_t channel);
     // How far behind a row lies one that is needed soon, but not at once.
     int64_t rows_ahead(int64_t stride) const { return stride * ceil_div(AHEAD, most(in_, 1) * int64_t(sizeof(S))); }
+    // Calls the function with the way that rows of many channels are written.
+    template <class F> PG_INLINE void by_way(const F& function) const {
+        if constexpr (VECTOR_BYTES == LINE) if (joins_) return function(std::integral_constant<Way, Way::joined>());
+        if (streaming_) function(std::integral_constant<Way, Way::past>());
+        else function(std::integral_constant<Way, Way::kept>());
+    }
     // Whether rows of the result can be written past the caches, if they must.
     bool fills_lines(const char* result) const { return !streaming_ || (plan_.whole_lines && to_line(result) == 0); }
     // Windows side by side, or that overlap by less than half (pairs.h), all channels at a time.
     bool is_paired(const char* result) const;
     void run_pairs(const char* source, char* result);
     // Rows of the result that the row with these cells completes: all channels; V vectors of them.
-    template <bool PAST> void pair_rows(const PairRows& rows, const Cells& cells);
-    template <int V, bool PAST, bool KEEPS> void pair_channels(const PairRows& rows, const Cells& cells, int64_t channel);
+    template <Way WAY> void pair_rows(const PairRows& rows, const Cells& cells);
+    template <int V, Way WAY, bool KEEPS> void pair_channels(const PairRows& rows, const Cells& cells, int64_t channel);
     // One channel, in steps of two along the last axis (doubling.h).
     bool is_doubling(const char* result) const;
     void run_doubling(const char* source, char* result);
@@ -175,10 +185,10 @@ private:
     int64_t block_;                // elements between the blocks of the first axis
     bool streaming_;
     bool plain_;         // sums are written as they are, whole rows packed
-    Lines<S, A> lines_;  // if open, where rows that do not fill whole lines are written
-    char* passed_;       // of a gathered box: what has been written already
-    const char* ready_;  // and what will be next
-    int64_t apart_;      // from there to its place in the result
+    bool gathers_;       // rows are gathered before they are written
+    bool joins_;         // they are joined as they are written
+    Gathered gathered_;
+    Lines<S, A> lines_;  // if open, where joined rows go
     int64_t a_[MAX_AXES], b_[MAX_AXES], inner_[MAX_AXES], lead_[3];
     Span need_[MAX_AXES];
     const Program* program_[MAX_AXES];

@@ -21,17 +21,24 @@ template <class S> void Box<S>::run_cell(const char* source, char* result) {
         load_cells(source, product, 0, 1, row_in_);
         narrow_run<S>(row_in_, cell, channels_);
     }
-    const int64_t bytes = channels_ * int64_t(sizeof(S)), step = plan_.steps[K - 1].result_stride;
-    const bool past = streaming_ && bytes % LINE == 0;
+    const int64_t bytes = channels_ * int64_t(sizeof(S)), step = plan_.steps[K - 1].result_stride, n = b_[K - 1] - a_[K - 1];
+    const bool past = streaming_ && bytes % LINE == 0 && step == bytes;
+    if (past) std::memcpy(cell + bytes, cell, LINE);
     int64_t rows = 1;
     for (int k = 1; k < K - 1; ++k) rows *= b_[k] - a_[k];
     for (int64_t i = a_[0]; i < b_[0]; ++i, result += plan_.steps[0].result_stride)
         for (int64_t r = 0; r < rows; ++r) {
             char* to = row_place(r, result, product);
-            for (int64_t w = a_[K - 1]; w < b_[K - 1]; ++w, to += step) {
-                if (past && to_line(to) == 0) stream_lines(to, cell, bytes);
-                else copy_vectors(to, cell, bytes);
+            if (!past) {
+                for (int64_t w = 0; w < n; ++w) copy_vectors(to + w * step, cell, bytes);
+                continue;
             }
+            // Whole lines of the result; one that begins in a cell ends in the next.
+            const int64_t head = to_line(to), tail = (LINE - head) % LINE;
+            ask_for_line(to + n * bytes);
+            std::memcpy(to, cell, size_t(head));
+            for (int64_t w = 0; w < n; ++w) stream_lines(to + head + w * bytes, cell + head, bytes - (w + 1 < n || tail == 0 ? 0 : LINE));
+            std::memcpy(to + n * bytes - tail, cell + bytes - tail, size_t(tail));
         }
 }
 

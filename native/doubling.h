@@ -80,7 +80,7 @@ template <class S> void Box<S>::run_doubling(const char* source, char* result) {
     for (int64_t r = need_[0].a; r < need_[0].b; ++r) {
         load_cells(source + (r - need_[0].a) * down.source_stride, count_of_row(0, r), 0, cells, x + first);
         for (; (i = pass_empty(i, result)) < b_[0] && axis.hi[i] == r + 1; ++i) {
-            char* to = result + (i - a_[0]) * down.result_stride;
+            char* to = place(result + (i - a_[0]) * down.result_stride, n * int64_t(sizeof(S)));
             const bool shared = axis.lo[i] < r;
             switch (plan_.doubling) {
                 case Doubling::after: double_row<S, A, Doubling::after>(x, y, to, n, shared, streaming_); break;
@@ -88,7 +88,6 @@ template <class S> void Box<S>::run_doubling(const char* source, char* result) {
                 default: double_row<S, A, Doubling::alone>(x, y, to, n, shared, streaming_);
             }
         }
-        if (plan_.gather) pass_on(result + (i - a_[0]) * down.result_stride);
         A* before = x;
         x = y;
         y = before;

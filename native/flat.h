@@ -28,8 +28,7 @@ template <class S> template <bool LAST> void Box<S>::run_flat(const char* source
             from = static_cast<const char*>(std::memcpy(copy, from, size_t(n * item)));
         }
         sum_flat_rows<LAST>(from, table, n, sums);
-        put_flat_rows<LAST>(sums + (a_[0] - lead_[0] - need_[0].a) * wide, table, result + (a_[0] - start) * wide * item);
-        if (plan_.gather) pass_on(result + (b_[0] - start) * wide * item);
+        put_flat_rows<LAST>(sums + (a_[0] - lead_[0] - need_[0].a) * wide, table, place(result + (a_[0] - start) * wide * item, (b_[0] - a_[0]) * wide * item));
     });
 }
 

@@ -68,14 +68,15 @@ template <class S> template <bool LAST> void Box<S>::join_rows(const char* sourc
     for (int64_t r = first, i = a_[0]; r < need_[0].b;) {
         for (const int64_t end = least(r + JOINED_ROWS, need_[0].b); r < end; ++r)
             join_row<LAST>(source + (r - first) * down.source_stride, divisor(count_of_row(0, r)), slot(r));
-        for (; i < b_[0] && axis.hi[i] <= r; ++i) {
+        int64_t complete = i;
+        while (complete < b_[0] && axis.hi[complete] <= r) ++complete;
+        char* to = place(result + (i - a_[0]) * down.result_stride, (complete - i) * down.result_stride);
+        for (; i < complete; ++i, to += down.result_stride) {
             const A* rows[terms];
             for (int t = 0; t < terms; ++t) rows[t] = axis.lo[i] + t < axis.hi[i] ? slot(axis.lo[i] + t) : none;
-            char* to = result + (i - a_[0]) * down.result_stride;
             const A d = divisor(count_of_position(0, i));
             streaming_ ? write_joined<LAST, true>(rows, d, to) : write_joined<LAST, false>(rows, d, to);
         }
-        if (plan_.gather) pass_on(result + (i - a_[0]) * down.result_stride);
     }
 }
 

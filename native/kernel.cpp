@@ -43,54 +43,54 @@ template <class S> void Box<S>::run(const char* source, char* result, const int6
     const Span w = plan_.divide_first ? need_[K - 1] : Span{a_[K - 1], b_[K - 1]};
     const Span whole = plan_.divide_first ? last.rows_needed(0, last.positions) : Span{0, last.positions};
     divider_.begin(plan_, last, w.a - (plan_.divide_first ? last.base : 0), w.a - whole.a, w.b - w.a, channels_);
-    streaming_ = plan_.streaming && !plan_.gather;
+    gathers_ = is_ragged(result);
+    streaming_ = plan_.streaming && !gathers_;
+    joins_ = gathers_ && !empty && is_joining(result);
+    gathers_ = gathers_ && !joins_;
+    const char* end = result + (b_[0] - a_[0]) * plan_.steps[0].result_stride;
+    if (gathers_) gathered_.begin(scratch_ + plan_.scratch.gathered, out_ * int64_t(sizeof(S)) % LINE == 0, end);
     plain_ = plan_.divide_first && !plan_.spread_late && !plan_.accumulate &&
              Place{b_[K - 1] - a_[K - 1], plan_.steps[K - 1].result_stride, channels_, plan_.channel_result, int64_t(sizeof(S))}.packed();
-    const bool lines = !empty && plan_.gather && is_sliding(result) && !plan_.flat && out_ <= WIDEST<A> * LANES<A> && to_line(result) % int64_t(sizeof(S)) == 0;
-    char* target = plan_.gather && !lines ? begin_gathering(result) : result;
-    if (lines) lines_.begin(result);
-    if (empty) emit_empty(a_[0], b_[0], target);
-    else if (plan_.whole_images) run_images(source, target);
-    else if (plan_.one_cell) run_cell(source, target);
-    else if (is_filled(target)) run_filled(source, target);
-    else if (is_sliding(target)) run_sliding(source, target);
-    else if (is_paired(target)) run_pairs(source, target);
-    else if (is_doubling(target)) run_doubling(source, target);
-    else if (is_joined(target)) run_joined(source, target);
-    else if (plan_.halving) each_row(source, target, [&](auto... row) { halve_row(row...); });
-    else if (is_direct(source, target)) each_row(source, target, [&](auto... row) { direct_row(row...); });
-    else if (program_[0]) run_long(source, target);
-    else run_short(source, target);
-    if (lines) lines_.end();
-    else if (plan_.gather) end_gathering(target, (b_[0] - a_[0]) * plan_.steps[0].result_stride);
+    if (empty) emit_empty(a_[0], b_[0], result);
+    else if (plan_.whole_images) run_images(source, result);
+    else if (plan_.one_cell) run_cell(source, result);
+    else if (is_filled(result)) run_filled(source, result);
+    else if (is_sliding(result)) run_sliding(source, result);
+    else if (is_paired(result)) run_pairs(source, result);
+    else if (is_doubling(result)) run_doubling(source, result);
+    else if (is_joined(result)) run_joined(source, result);
+    else if (plan_.halving) each_row(source, result, [&](auto... row) { halve_row(row...); });
+    else if (is_direct(source, result)) each_row(source, result, [&](auto... row) { direct_row(row...); });
+    else if (program_[0]) run_long(source, result);
+    else run_short(source, result);
+    if (gathers_) gathered_.end();
 }
 
-template <class S> char* Box<S>::begin_gathering(char* result) {
-    char* target = reinterpret_cast<char*>(finished_) + (LINE - to_line(result)) % LINE;
-    passed_ = target + to_line(result);
-    ready_ = passed_;
-    apart_ = result - target;
-    return target;
+template <class S> bool Box<S>::is_ragged(const char* result) const {
+    if (!plan_.gather) return false;
+    const bool strips = plan_.sliding && channels_ == 1 && !plan_.flat && out_ > WIDEST<A> * LANES<A>;
+    const int64_t row = out_ * int64_t(sizeof(S)), run = run_bytes(strips ? K - 2 : program_[0] ? 0 : K - 1);  // columns are one run
+    if (run == 0 || run > MOST_GATHERED) return false;
+    const bool whole = row % LINE == 0, reads = plan_.rows == Rows::packed && !plan_.divide_first;  // more than it writes, which then hardly matters
+    if (whole && (to_line(result) == 0 || reads)) return false;
+    return plan_.own_kernel() || (rows_are_one() ? run : row) < WIDE_RUN || !(whole || program_[0]);
 }
 
-// What was just written cannot be read again at once but where it was written: it waits for the next turn.
-template <class S> void Box<S>::pass_on(const char* until) {
-    pass_lines(ready_);
-    ready_ = until;
+template <class S> int64_t Box<S>::run_bytes(int k) const {
+    int64_t bytes = out_ * int64_t(sizeof(S));
+    for (int j = K - 2; j >= k; --j) {
+        if (b_[j] - a_[j] > 1 && plan_.steps[j].result_stride != bytes) return 0;
+        bytes *= b_[j] - a_[j];
+    }
+    return bytes;
 }
 
-template <class S> void Box<S>::pass_lines(const char* until) {
-    const int64_t bytes = (until - passed_) / LINE * LINE;
-    if (bytes <= 0) return;
-    stream_lines(passed_ + apart_, passed_, bytes);
-    passed_ += bytes;
-}
-
-template <class S> void Box<S>::end_gathering(char* target, int64_t bytes) {
-    const int64_t head = least(to_line(target), bytes);
-    std::memcpy(target + apart_, target, size_t(head));
-    pass_lines(target + bytes);
-    if (head < bytes) std::memcpy(passed_ + apart_, passed_, size_t(target + bytes - passed_));
+template <class S> bool Box<S>::is_joining(const char* result) const {
+    constexpr int64_t v = LANES<A>, item = sizeof(S);
+    if (to_line(result) % item || plan_.steps[K - 2].result_stride != out_ * item) return false;
+    if (channels_ == 1) return K == 2 && is_sliding(result) && !plan_.flat && out_ <= WIDEST<A> * v;
+    const bool together = channels_ == 4 * v || channels_ == 2 * v || (channels_ == v && sizeof(S) == sizeof(A));  // all channels, cell by cell
+    return VECTOR_BYTES == LINE && together && (is_sliding(result) || is_paired(result));
 }
 
 template <class S> void Box<S>::run_images(const char* source, char* result) {
@@ -115,8 +115,10 @@ template <class S> template <class F> void Box<S>::each_row(const char* source, 
         const char* plane = source + (K == 3 ? (deep.a - need_[0].a) * plan_.steps[0].source_stride : 0);
         char* to = result + (K == 3 ? d * plan_.steps[0].result_stride : 0);
         const int64_t product = K == 3 ? count_of_position(0, a_[0] + d) : 1;
-        for (int64_t i = a_[K - 2]; i < b_[K - 2]; ++i)
-            function(i, deep.b - deep.a, plane, product * count_of_position(K - 2, i), to + (i - a_[K - 2]) * plan_.steps[K - 2].result_stride);
+        for (int64_t i = a_[K - 2]; i < b_[K - 2]; ++i) {
+            char* row = place(to + (i - a_[K - 2]) * plan_.steps[K - 2].result_stride, out_ * int64_t(sizeof(S)));
+            function(i, deep.b - deep.a, plane, product * count_of_position(K - 2, i), row);
+        }
     }
 }
 
@@ -164,7 +166,6 @@ template <class S> void Box<S>::run_short(const char* source, char* result) {
         }
         n = alike(0, i, n);
         emit(p, int(hi - lo), i, n, to);
-        if (plan_.gather) pass_on(to + n * plan_.steps[0].result_stride);
     }
 }
 
@@ -188,8 +189,8 @@ template <class S> void Box<S>::make_blocks(int64_t row, int64_t n, const char* 
 }
 
 template <class S> void Box<S>::run_long(const char* source, char* result) {
-    // Rows that follow each other in scratch and in the result are one.
-    const bool one = K == 3 && plan_.packed_rows && plan_.divide_first && !plan_.spread_late;
+    result = place(result, run_bytes(0));
+    const bool one = rows_are_one();
     const int64_t row_size = one ? inner_[1] : inner_[K - 1], width = one ? row_size / channels_ : b_[K - 1] - a_[K - 1], rows = b_[0] - a_[0];
     make_blocks(need_[0].a, need_[0].b - need_[0].a, source, ring_);
     const int64_t columns = plan_.spread_late ? width : most(1, plan_.tile / channels_);
@@ -221,7 +222,8 @@ template <class S> bool Box<S>::sum_into(Grid<const A> in, int64_t n, char* to) 
 }
 
 template <class S> void Box<S>::emit(const A** p, int found, int64_t i, int64_t n, char* result) {
-    const int64_t width = b_[K - 1] - a_[K - 1], row_size = inner_[K - 1];
+    const int64_t width = b_[K - 1] - a_[K - 1], row_size = inner_[K - 1], bytes = out_ * int64_t(sizeof(S));
+    if (K == 2) result = place(result, n * bytes);
     if (K == 2 && plain_) return write_sum<S, A>(result, p, found, n * out_, 1, streaming_);
     if (K == 2) return emit_rows(p, found, result, n, 0, width, count_of_position(0, i));
     const int64_t rows = inner_[1] / row_size, wide = b_[K - 2] - a_[K - 2];
@@ -229,7 +231,7 @@ template <class S> void Box<S>::emit(const A** p, int found, int64_t i, int64_t 
         together = alike(K - 2, a_[K - 2] + r % wide, least(plan_.run_rows, wide - r % wide));
         int64_t product = count_of_position(0, i);
         char* to = row_place(r, result, product);
-        emit_rows(p, found, to, together, 0, width, product);
+        emit_rows(p, found, place(to, together * bytes), together, 0, width, product);
         for (int j = 0; j < found; ++j) p[j] += together * row_size;
     }
 }

@@ -1,4 +1,5 @@
-// Rows of any length that follow each other in the result, written past the caches: what does not fill a line waits for the next row.
+// Rows that follow each other in the result, of any length and from any address on, written past the caches: what does not fill a line
+// waits for the next row. Joined in registers (Lines) or in scratch (Gathered).
 #pragma once
 
 #include "plan.h"
@@ -97,6 +98,83 @@ template <class S, class A> template <int M> PG_INLINE void Lines<S, A>::put(con
     if (from != here_) std::memmove(here_, from, size_t(held_ * item));
 }
 #endif
+
+constexpr int64_t WORTH_PASSING = 256;                  // bytes
+constexpr int64_t WIDE_RUN = 2048;                      // bytes that begin and end within lines, which hardly matters
+constexpr int64_t MOST_GATHERED = GATHERED - 2 * LINE;  // of a run
+constexpr int64_t GATHERED_NEAR = 8 << 10;              // after so many the scratch begins anew, and stays in the nearest cache
+
+// Runs of any kind, finished in scratch and passed on in whole lines. What was just written cannot be read again at once but where it
+// was written: a run is passed on when the one after it is complete.
+class Gathered {
+public:
+    // What will be placed ends at `end`, or before. Runs of whole lines are made from a line's beginning on, others as far from one as in
+    // the result.
+    void begin(char* scratch, bool whole_lines, const char* end) {
+        ask_for_line(end);
+        first_ = scratch + LINE;
+        end_ = first_ + MOST_GATHERED;
+        whole_lines_ = whole_lines;
+        open_ = false;
+    }
+
+    // Where the run of so many bytes that will lie at `to` is made. All runs before it are complete.
+    PG_APART char* place(char* to, int64_t bytes) {
+        if (bytes > end_ - first_) {
+            end();
+            return to;
+        }
+        if (!open_ || to != next_ + apart_) {
+            end();
+            open_ = true;
+            go_on(to);
+            passed_ = next_;
+        } else if (bytes > end_ - next_ || next_ - first_ >= GATHERED_NEAR) {
+            pass(next_);
+            const int64_t rest = next_ - passed_;
+            char* from = passed_;
+            go_on(to);
+            passed_ = next_ - rest;
+            std::memmove(passed_, from, size_t(rest));
+        } else {
+            if (ready_ - passed_ >= WORTH_PASSING) pass(ready_);
+            ready_ = next_;
+        }
+        next_ += bytes;
+        return next_ - bytes;
+    }
+
+    PG_APART void end() {
+        if (!open_) return;
+        pass(next_);
+        std::memcpy(passed_ + apart_, passed_, size_t(next_ - passed_));
+        open_ = false;
+    }
+
+private:
+    void go_on(char* to) {
+        next_ = ready_ = first_ + (whole_lines_ ? 0 : to_line(to));
+        apart_ = to - next_;
+    }
+
+    // Whole lines; before the first one what is left of the line that the result begins in.
+    void pass(char* until) {
+        if (const int64_t head = to_line(passed_ + apart_)) {
+            if (until - passed_ < head) return;
+            std::memcpy(passed_ + apart_, passed_, size_t(head));
+            passed_ += head;
+        }
+        const int64_t lines = (until - passed_) / LINE * LINE;
+        stream_lines(passed_ + apart_, passed_, lines);
+        passed_ += lines;
+    }
+
+    char *first_ = nullptr, *end_ = nullptr;    // of the scratch; before the first there is room for part of a line
+    char *passed_ = nullptr, *next_ = nullptr;  // what was passed on, and what was placed, ends here
+    char* ready_ = nullptr;                     // what can be passed on ends here
+    int64_t apart_ = 0;                         // from scratch to the result
+    bool whole_lines_ = false, open_ = false;
+};
 
 }  // namespace PG_ISA
 }  // namespace poolgrad

@@ -226,6 +226,8 @@ NB_MODULE(_native, m) {
             if (name == isas()[k].name) return choose_isa(k);
         throw nb::value_error("this machine has no such instruction set");
     });
+    m.def("streaming_bytes", &streaming_bytes);
+    m.def("set_streaming_bytes", &set_streaming_bytes, nb::arg("bytes"));
     m.def("move", &move_arrays, nb::arg("source"), nb::arg("out"), nb::arg("streaming"), nb::arg("parts"), nb::arg("threads"));
     m.def("held_bytes", &held_bytes);
 #if defined(POOLGRAD_XLA)

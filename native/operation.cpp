@@ -11,6 +11,7 @@ namespace poolgrad {
 namespace {
 
 std::atomic<size_t> chosen{0};
+std::atomic<int64_t> streaming{int64_t(32) << 20};
 
 struct Call { const Plan* plan; const char* source; char* result; RunBoxes run; };
 
@@ -47,6 +48,9 @@ const std::vector<Isa>& isas() {
 
 const Isa& chosen_isa() { return isas()[chosen.load(std::memory_order_relaxed)]; }
 void choose_isa(size_t index) { chosen.store(index); }
+
+int64_t streaming_bytes() { return streaming.load(std::memory_order_relaxed); }
+void set_streaming_bytes(int64_t bytes) { streaming.store(bytes); }
 
 Operation::Operation(std::vector<std::unique_ptr<Axis>> axes, bool divide_first, std::optional<int64_t> divisor,
                      std::vector<int> spatial, std::vector<int64_t> source_shape, std::vector<int64_t> result_shape)
@@ -91,14 +95,14 @@ void Operation::run(const Plan& plan, const char* source, char* result, int64_t 
 std::shared_ptr<const Plan> Operation::plan_for(Dtype dtype, bool accumulate, int64_t threads, const int64_t* source_strides,
                                                 const int64_t* result_strides) {
     const size_t n = source_shape_.size();
-    int64_t key[2 * MAX_AXES + 4] = {int64_t(dtype), accumulate, threads, int64_t(chosen.load())};
-    std::copy(source_strides, source_strides + n, key + 4);
-    std::copy(result_strides, result_strides + n, key + 4 + n);
+    int64_t key[2 * MAX_AXES + 5] = {int64_t(dtype), accumulate, threads, int64_t(chosen.load()), streaming_bytes()};
+    std::copy(source_strides, source_strides + n, key + 5);
+    std::copy(result_strides, result_strides + n, key + 5 + n);
     std::lock_guard<std::mutex> lock(mutex_);
     for (const Kept& k : kept_)
         if (std::equal(k.key.begin(), k.key.end(), key)) return k.plan;
     if (kept_.size() == KEPT_PLANS) kept_.erase(kept_.begin());
-    kept_.push_back({std::vector<int64_t>(key, key + 4 + 2 * n), make_plan(dtype, accumulate, threads, source_strides, result_strides)});
+    kept_.push_back({std::vector<int64_t>(key, key + 5 + 2 * n), make_plan(dtype, accumulate, threads, source_strides, result_strides)});
     return kept_.back().plan;
 }
 
@@ -108,7 +112,7 @@ std::shared_ptr<const Plan> Operation::make_plan(Dtype dtype, bool accumulate, i
     plan->dtype = dtype;
     plan->divide_first = divide_first_;
     plan->accumulate = accumulate;
-    plan->streaming = result_elements_ * size_of(dtype) >= STREAMING_BYTES;
+    plan->streaming = result_elements_ * size_of(dtype) >= streaming_bytes();
     plan->constant_divisor = divisor_.has_value();
     plan->divisor = divisor_.value_or(1);
     for (size_t k = 0; k < axes_.size(); ++k) {

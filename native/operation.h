@@ -20,6 +20,9 @@ const std::vector<Isa>& isas();
 const Isa& chosen_isa();
 void choose_isa(size_t index);
 
+// Results of so many bytes or more are written past the caches.
+int64_t streaming_bytes();
+void set_streaming_bytes(int64_t bytes);
 
 class Operation {
 public:
@@ -42,7 +45,6 @@ public:
 private:
     static constexpr int64_t SERIAL_ELEMENTS = 1 << 15, QUICK_ELEMENTS = 1 << 11;
     static constexpr size_t KEPT_PLANS = 8, MOST_LEVELS = 22;
-    static constexpr int64_t STREAMING_BYTES = int64_t(32) << 20;
     static constexpr int64_t MOST_ROW = int64_t(1) << 41;  // of an axis; far from where sums of row numbers overflow
 
     struct Kept { std::vector<int64_t> key; std::shared_ptr<const Plan> plan; };

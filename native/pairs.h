@@ -23,20 +23,26 @@ template <class S> bool Box<S>::is_paired(const char* result) const {
     return plan_.pairs && channels_ == plan_.channels && fills_lines(result);
 }
 
-template <class S> template <int V, bool PAST, bool KEEPS> void Box<S>::pair_channels(const PairRows& rows, const Cells& cells, int64_t channel) {
+template <class S> template <int V, Way WAY, bool KEEPS> void Box<S>::pair_channels(const PairRows& rows, const Cells& cells, int64_t channel) {
     constexpr int64_t v = LANES<A>, item = sizeof(S);
     const Axis& axis = *plan_.axes[1];
     const int64_t *lo = axis.lo.data(), *hi = axis.hi.data(), first = need_[1].a;
     const char* from = cells.from + channel * item;
     A* kept = ring_ + channel;  // the row before
     int64_t i = a_[1], place = channel * item;
+    Lines<S, A> lines[WAY == Way::joined ? PAIR_ROWS : 1];
+    const int64_t size = plan_.steps[0].result_stride;
+    if (WAY == Way::joined) for (int r = 0; r < rows.count; ++r) {
+        lines[r].begin(rows.out[r]);
+        ask_for_line(rows.out[r] + rows.count * size);
+    }
     Vec<A> x0[V], x1[V], y0[V], y1[V];
     each<V>([&](auto k) PG_INLINED { x0[k] = y0[k] = splat(A(0)); });
     for (int64_t c = 0, n; c < cells.end; c += n) {
         const int64_t d = divider_.divisor_at(cells.product, c, cells.end - c, n);
         const Vec<A> by = splat(A(d)), over = splat(reciprocal(A(d)));
         for (int64_t j = c; j < c + n; ++j, from += cells.step, kept += channels_) {
-            if (PAST) insist<V * v * item>(from + cells.ahead);
+            if (WAY != Way::kept) insist<V * v * item>(from + cells.ahead);
             else prefetch(from + cells.ahead, V * v * item);
             each<V>([&](auto k) PG_INLINED {
                 x1[k] = quotient(load_wide<S, A>(from + k * v * item), by, over);
@@ -53,18 +59,19 @@ template <class S> template <int V, bool PAST, bool KEEPS> void Box<S>::pair_cha
                 for (int r = 0; r < rows.count; ++r) {
                     Vec<A> sum[V];
                     each<V>([&](auto k) PG_INLINED { sum[k] = KEEPS && rows.shared[r] ? y[k] + x[k] : x[k]; });
-                    write_vectors<S, A, V, PAST, KEEPS>(sum, rows.out[r] + place);
+                    write_vectors<S, A, V, WAY, KEEPS>(sum, rows.out[r] + place, lines[WAY == Way::joined ? r : 0]);
                 }
             }
             each<V>([&](auto k) PG_INLINED { x0[k] = x1[k]; if (KEEPS) y0[k] = y1[k]; });
         }
     }
+    if (WAY == Way::joined) for (int r = 0; r < rows.count; ++r) lines[r].end();
 }
 
-template <class S> template <bool PAST> void Box<S>::pair_rows(const PairRows& rows, const Cells& cells) {
+template <class S> template <Way WAY> void Box<S>::pair_rows(const PairRows& rows, const Cells& cells) {
     by_vectors<S, A, PAIR_VECTORS>(channels_, [&](auto V, int64_t c) {
         constexpr int v = decltype(V)::value;
-        plan_.axes[0]->reach[0] > 1 ? pair_channels<v, PAST, true>(rows, cells, c) : pair_channels<v, PAST, false>(rows, cells, c);
+        plan_.axes[0]->reach[0] > 1 ? pair_channels<v, WAY, true>(rows, cells, c) : pair_channels<v, WAY, false>(rows, cells, c);
     });
 }
 
@@ -77,13 +84,16 @@ template <class S> void Box<S>::run_pairs(const char* source, char* result) {
                           rows_ahead(down.source_stride), count_of_row(0, r)};
         PairRows rows{};
         for (rows.last = false; !rows.last;) {
-            for (rows.count = 0; rows.count < PAIR_ROWS && i < b_[0] && axis.lo[i] < axis.hi[i] && axis.hi[i] == r + 1; ++rows.count, ++i) {
-                rows.out[rows.count] = result + (i - a_[0]) * down.result_stride;
+            const int64_t begin = i;
+            for (rows.count = 0; rows.count < PAIR_ROWS && i < b_[0] && axis.lo[i] < axis.hi[i] && axis.hi[i] == r + 1; ++rows.count, ++i)
                 rows.shared[rows.count] = axis.lo[i] < r;
-            }
+            if (rows.count) rows.out[0] = place(result + (begin - a_[0]) * down.result_stride, rows.count * down.result_stride);
+            for (int k = 1; k < rows.count; ++k) rows.out[k] = rows.out[k - 1] + down.result_stride;
+            int64_t next = i;
+            while (next < b_[0] && axis.lo[next] >= axis.hi[next]) ++next;
+            rows.last = next == b_[0] || axis.hi[next] > r + 1;
+            by_way([&](auto way) { pair_rows<decltype(way)::value>(rows, cells); });
             i = pass_empty(i, result);
-            rows.last = i == b_[0] || axis.hi[i] > r + 1;
-            streaming_ ? pair_rows<true>(rows, cells) : pair_rows<false>(rows, cells);
         }
     }
 }

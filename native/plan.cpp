@@ -16,7 +16,6 @@ constexpr int64_t APART = 240;                // channels taken at a time that l
 constexpr int64_t SUM_COLUMNS = 128;          // most columns a program runs on at once
 constexpr int64_t TURNED = 16, TURNED_LONG = 256, TURNED_ELEMENTS = 1 << 18;  // rows; bytes of as many; elements
 constexpr int64_t IMAGES = 1024;               // images summed to a cell each at a time
-constexpr int64_t GATHER_BYTES = 128 << 10;
 constexpr int64_t FOLDED_IMAGE = 1 << 13;     // elements of an image worth computing together with its neighbours
 constexpr int64_t RUN_ELEMENTS = 4096;        // elements written as one
 constexpr int64_t WORTH_SPLITTING = 1 << 14;
@@ -184,16 +183,21 @@ void choose_rows(Plan& p, int64_t lanes) {
     }
 }
 
+// Whether a box has whole rows of the result, which follow each other there.
+bool has_packed_rows(const Plan& p) {
+    const size_t K = p.axes.size();
+    const int64_t item = size_of(p.dtype), cell = p.channels * item, positions = p.axes[K - 1]->positions;
+    return (p.channels == 1 || p.channel_result == item) && p.steps[K - 1].result_stride == cell && p.steps[K - 2].result_stride == positions * cell &&
+           p.box[K - 1] == positions && p.box_channels == p.channels;
+}
+
 // Result rows that can be written as one: they lie packed in scratch and in the result, and divide by the same.
 void choose_run(Plan& p) {
     const int K = p.rank();
     p.run_rows = 1;
-    const int64_t row = p.axes[size_t(K - 1)]->positions * p.channels, item = size_of(p.dtype);
-    const bool packed = (p.channels == 1 || p.channel_result == item) && p.steps[size_t(K - 1)].result_stride == p.channels * item &&
-                        p.steps[size_t(K - 2)].result_stride == row * item;
-    const bool whole = p.box[size_t(K - 1)] == p.axes[size_t(K - 1)]->positions && p.box_channels == p.channels;
+    const int64_t row = p.axes[size_t(K - 1)]->positions * p.channels;
     const bool packed_scratch = p.rows == Rows::woven || (!p.spread_late && padded_row(row, accumulator_size(p.dtype)) == row);
-    p.packed_rows = packed && whole && packed_scratch;
+    p.packed_rows = has_packed_rows(p) && packed_scratch;
     if (!p.packed_rows) return;
     p.run_rows = K == 2 ? std::max<int64_t>(1, RUN_ELEMENTS / std::max<int64_t>(row, 1)) : p.box[size_t(K - 2)];
     if (K == 2 && p.rows == Rows::woven && p.run_rows > p.weave.period) p.run_rows -= p.run_rows % p.weave.period;  // each run begins with a vector
@@ -246,14 +250,16 @@ int64_t lay_out(Plan& p) {
     p.scratch.raw = take(p.divide_first ? in * (p.rows == Rows::woven ? p.batch : 1) : 0);
     p.tile = std::max(TILE, p.box_channels);
     if (p.spread_late) p.tile = std::max(p.tile, in);
-    const int64_t box_bytes = p.box[0] * p.steps[0].result_stride;
-    p.gather = p.streaming && !p.accumulate && !p.filled && K == 2 && p.packed_rows && out * size_of(p.dtype) % 64 && box_bytes <= GATHER_BYTES;
-    p.scratch.finished = take(std::max(p.gather ? ceil_div(box_bytes + 64, item) : 0, p.axes[0]->is_long() ? p.box[0] * round_up(p.tile, FEW_CHANNELS) : 0));
+    const bool rows_apart = p.sliding && p.channels > 1 && p.box_channels == p.channels;  // each is a run of its own
+    p.gather = p.streaming && !p.accumulate && !p.filled && !p.one_cell && !p.whole_images && (rows_apart || has_packed_rows(p));
+    const int64_t gathered = p.gather ? GATHERED / item : 0;
+    p.scratch.gathered = take(gathered);
+    p.scratch.finished = take(p.axes[0]->is_long() ? p.box[0] * round_up(p.tile, FEW_CHANNELS) : 0);
     int64_t kept = 0;
     for (int k = 0; k < K; ++k) kept = std::max(kept, sum_columns(p, k) * long_sum_rows(*p.axes[size_t(k)], rows[size_t(k)]));
     p.scratch.sums = take(kept);
     p.scratch.total = next;
-    return int64_t(next);
+    return int64_t(next) - gathered * item;  // which is little, and not always used
 }
 
 // Rows and blocks summed over all boxes: what cutting the result finer costs in work done twice.

@@ -80,9 +80,11 @@ struct Joined {
     std::vector<char> counts;
 };
 
+constexpr int64_t GATHERED = 256 << 10;  // bytes of a thread's scratch in which rows are gathered before they are written
+
 // Offsets into a thread's scratch, in bytes.
 struct Scratch {
-    size_t ring = 0, level[MAX_AXES] = {}, row_in = 0, row_out = 0, spread = 0, divided = 0, raw = 0, finished = 0, turned_in = 0, turned_out = 0,
+    size_t ring = 0, level[MAX_AXES] = {}, row_in = 0, row_out = 0, spread = 0, divided = 0, raw = 0, finished = 0, gathered = 0, turned_in = 0, turned_out = 0,
            sums = 0, slid = 0, total = 0;
 };
 
@@ -117,7 +119,7 @@ struct Plan {
     bool whole_lines = false;                 // of sliding, pairs, doubling: rows of the result are whole lines, as far apart
     int64_t lead[3] = {}, pitch = 0;          // of each axis; elements between its rows in scratch
     int64_t folded = 1;                       // images that the first axis is made of
-    bool gather = false;                      // rows fill no whole lines: those of a box are joined before they are written
+    bool gather = false;                      // rows of a box follow each other in a result past the caches: they can be gathered
     int64_t batch = 1;                        // rows of the last axis made at a time
     int64_t ring_rows = 0, run_rows = 1;      // rows kept of a short first axis; result rows written as one
     int64_t tile = 0;                         // columns of a long first axis summed and written at a time
@@ -141,6 +143,9 @@ struct Plan {
     int64_t image_count = 1, channel_boxes = 1, box_count = 1, tasks = 1;
 
     int rank() const { return int(axes.size()); }
+
+    // Whether one of the kernels for poolings of their own has it (kinds.cpp).
+    bool own_kernel() const { return sliding || pairs || halving || doubling != Doubling::none || !joined.offset.empty(); }
 
     // A table of accumulators, from a line's beginning on.
     template <class A> static const A* table(const std::vector<char>& held) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "convert.h"
+#include "lines.h"
 #include "quotient.h"
 #include "sums.h"
 
@@ -64,6 +65,34 @@ template <class A, int R, int FINISH> PG_INLINE Vec<A> finished(const A* const* 
     return FINISH == AS_IS ? s : s * by;
 }
 
+// Fewer than a vector of them, one by one: a kernel of its own for every number of rows would be a large part of the wheel.
+template <class S, class A, int FINISH> PG_APART void write_few(char* out, const A* const* in, int rows, int64_t n, A by) {
+    for (int64_t k = 0; k < n; ++k) {
+        A s = in[0][k];
+        for (int r = 1; r < rows; ++r) s = s + in[r][k];
+        if constexpr (FINISH == OVER_ROW) s = s / (by * in[rows][k]);
+        S t;
+        narrow(FINISH == TIMES ? s * by : FINISH == OVER ? s / by : s, t);
+        write(out + k * int64_t(sizeof(S)), t);
+    }
+}
+
+// Elements k ... k+n-1 of a longer run, which are less than a vector.
+template <class S, class A, int FINISH>
+PG_APART void write_edge(char* out, const A* const* in, int rows, int64_t k, int64_t n, int64_t all, A by) {
+    constexpr int64_t v = LANES<A>, item = sizeof(S), per = sizeof(A) / sizeof(S);
+    const int64_t first = least(k, all - per * v);
+    auto sum = [&](int64_t i) {
+        Vec<A> s = load(in[0] + i);
+        for (int r = 1; r < rows; ++r) s = s + load(in[r] + i);
+        if constexpr (FINISH == OVER_ROW) s = s / (splat(by) * load(in[rows] + i));
+        return FINISH == TIMES ? s * splat(by) : FINISH == OVER ? s / splat(by) : s;
+    };
+    Vec<A> x = sum(first);
+    if constexpr (per == 2) x = narrow_pair<S>(x, sum(first + v));
+    std::memcpy(out + k * item, reinterpret_cast<const char*>(&x) + (k - first) * item, size_t(n * item));
+}
+
 template <class S, class A, int R, int FINISH, bool PAST> inline void write_sum(char* out, const A* const* in, int64_t n, A by) {
     constexpr int64_t v = LANES<A>, item = sizeof(S), per = sizeof(A) / sizeof(S);
     constexpr int ROWS = R + (FINISH == OVER_ROW);
@@ -90,14 +119,7 @@ template <class S, class A, int R, int FINISH, bool PAST> inline void write_sum(
         std::memcpy(out + (n - per * v) * item, &x, sizeof x);
         return;
     }
-    for (; k < n; ++k) {
-        A s = p[0][k];
-        for (int r = 1; r < R; ++r) s = s + p[r][k];
-        if constexpr (FINISH == OVER_ROW) s = s / (by * p[R][k]);
-        S t;
-        narrow(FINISH == TIMES ? s * by : FINISH == OVER ? s / by : s, t);
-        write(out + k * item, t);
-    }
+    write_few<S, A, FINISH>(out, in, R, n, by);
 }
 
 // PAST: whole lines, past the caches.
@@ -125,14 +147,18 @@ template <class S, class A, int FINISH> inline void write_sum(char* out, const A
     if (!streaming || to_line(out) % item) return write_sum<S, A, FINISH, false>(out, in, count, n, by);
     const int64_t head = least(to_line(out) / item, n), body = (n - head) / line * line;
     if (head == 0 && body == n) return write_sum<S, A, FINISH, true>(out, in, count, n, by);
-    const A* p[BLOCK + 1] = {};
+    constexpr int64_t vector = VECTOR_BYTES / item;
     const int rows = count + (FINISH == OVER_ROW);
-    if (head) write_sum<S, A, FINISH, false>(out, in, count, head, by);
-    for (int r = 0; r < rows; ++r) p[r] = in[r] + head;
-    write_sum<S, A, FINISH, true>(out + head * item, p, count, body, by);
-    if (head + body == n) return;
-    for (int r = 0; r < rows; ++r) p[r] += body;
-    write_sum<S, A, FINISH, false>(out + (head + body) * item, p, count, n - head - body, by);
+    auto from = [&](int64_t k, int64_t elements, auto past) {
+        if (elements == 0) return;
+        if (!past && count > 0 && elements < vector && n >= vector) return write_edge<S, A, FINISH>(out, in, count, k, elements, n, by);
+        const A* p[BLOCK + 1] = {};
+        for (int r = 0; r < rows; ++r) p[r] = in[r] + k;
+        write_sum<S, A, FINISH, decltype(past)::value>(out + k * item, p, count, elements, by);
+    };
+    from(0, head, std::false_type());
+    from(head, body, std::true_type());
+    from(head + body, n - head - body, std::false_type());
 }
 
 // The same, divided by d (1: not at all).
@@ -142,17 +168,39 @@ template <class S, class A> inline void write_sum(char* out, const A* const* in,
     write_sum<S, A, OVER>(out, in, count, n, A(d), streaming);
 }
 
-// V vectors of accumulators, V / 2 of storage if that is half as wide.
-template <class S, class A, int V, bool PAST, bool ASK = true> PG_INLINE void write_vectors(const Vec<A>* sum, char* out) {
+// V vectors of accumulators as vectors of storage, half as many if that is half as wide.
+template <class S, class A, int V> PG_INLINE void narrow_vectors(const Vec<A>* sum, Vec<A>* x) {
     constexpr int per = sizeof(A) / sizeof(S);
     each<V / per>([&](auto i) PG_INLINED {
-        Vec<A> x = sum[i * per];
-        if constexpr (per == 2) x = narrow_pair<S>(x, sum[i * per + 1]);
-        char* to = out + i * VECTOR_BYTES;
-        if (PAST) return stream(reinterpret_cast<A*>(to), x);
-        if (ASK) ask_to_write(to);
-        std::memcpy(to, &x, sizeof x);
+        if constexpr (per == 2) x[i] = narrow_pair<S>(sum[2 * i], sum[2 * i + 1]);
+        else x[i] = sum[i];
     });
+}
+
+template <class S, class A, int V, bool PAST, bool ASK = true> PG_INLINE void write_vectors(const Vec<A>* sum, char* out) {
+    constexpr int M = V * int(sizeof(S)) / int(sizeof(A));
+    Vec<A> x[M];
+    narrow_vectors<S, A, V>(sum, x);
+    each<M>([&](auto i) PG_INLINED {
+        char* to = out + i * VECTOR_BYTES;
+        if (PAST) return stream(reinterpret_cast<A*>(to), x[i]);
+        if (ASK) ask_to_write(to);
+        std::memcpy(to, &x[i], sizeof x[i]);
+    });
+}
+
+// How rows are written: into the caches; past them, in whole lines; past them from any address on, each after the one before.
+enum class Way { kept, past, joined };
+
+template <class S, class A, int V, Way WAY, bool ASK = true> PG_INLINE void write_vectors(const Vec<A>* sum, char* out, Lines<S, A>& lines) {
+    if constexpr (WAY == Way::joined) {
+        constexpr int M = V * int(sizeof(S)) / int(sizeof(A));
+        Vec<A> x[M];
+        narrow_vectors<S, A, V>(sum, x);
+        lines.template put<M>(x, M * VECTOR_BYTES / int64_t(sizeof(S)));
+    } else {
+        write_vectors<S, A, V, WAY == Way::past, ASK>(sum, out);
+    }
 }
 
 // function(V, c) for every c channels on, V vectors of them at a time, at most MOST: as many as there are, in whole lines.

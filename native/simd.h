@@ -17,16 +17,19 @@
 #define PG_ISA baseline
 #endif
 
-// PG_INLINE stands before a function, PG_INLINED behind the parameters of a lambda.
+// PG_INLINE and PG_APART, which is never inlined, stand before a function, PG_INLINED behind the parameters of a lambda.
 #if defined(__GNUC__) || defined(__clang__)
 #define PG_INLINE inline __attribute__((always_inline))
 #define PG_INLINED __attribute__((always_inline))
+#define PG_APART inline __attribute__((noinline))
 #elif defined(_MSC_VER)
 #define PG_INLINE __forceinline
 #define PG_INLINED
+#define PG_APART __declspec(noinline)
 #else
 #define PG_INLINE inline
 #define PG_INLINED
+#define PG_APART inline
 #endif
 
 namespace poolgrad {
@@ -248,14 +251,17 @@ template <int64_t BYTES> PG_INLINE void insist(const char* p) {
     for (int64_t t = 0; t < times; ++t) prefetch(p + t * NEARER, BYTES);
 }
 
-// Ask for the line that a vector will be written to before long: a store waits for it, if only as far as to the next cache.
-PG_INLINE void ask_to_write(const void* p) {
+// Ask for a line of which only a part will be written: where others go past the caches, all of them wait for it.
+PG_INLINE void ask_for_line(const void* p) {
 #if defined(__GNUC__) || defined(__clang__)
-    __builtin_prefetch(static_cast<const char*>(p) + AHEAD_WRITTEN, 1, 2);
+    __builtin_prefetch(p, 1, 2);
 #else
     (void)p;
 #endif
 }
+
+// Ask for the line that a vector will be written to before long: a store waits for it, if only as far as to the next cache.
+PG_INLINE void ask_to_write(const void* p) { ask_for_line(static_cast<const char*>(p) + AHEAD_WRITTEN); }
 
 // Copy whole lines past the caches; `to` is aligned to one.
 inline void stream_lines(char* to, const char* from, int64_t bytes) {

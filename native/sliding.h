@@ -27,13 +27,14 @@ struct Cells {
 };
 
 // What V vectors of channels have in hand of a window along the last axis.
-template <class S, class A, int V, bool PLANE, bool PAST> struct Slide {
+template <class S, class A, int V, bool PLANE, Way WAY> struct Slide {
     static constexpr int64_t v = LANES<A>;
     const Terms<A> t;
     const bool three;
+    Lines<S, A>& lines;
     Vec<A> x0[V], x1[V];
 
-    PG_INLINE Slide(const Terms<A>& terms, int64_t reach) : t(terms), three(reach == SLIDING) {
+    PG_INLINE Slide(const Terms<A>& terms, int64_t reach, Lines<S, A>& to) : t(terms), three(reach == SLIDING), lines(to) {
         each<V>([&](auto i) PG_INLINED { x0[i] = x1[i] = splat(-A(0)); });
     }
 
@@ -52,14 +53,14 @@ template <class S, class A, int V, bool PLANE, bool PAST> struct Slide {
         if (PLANE) each<V>([&](auto i) PG_INLINED { store(t.plane + k + i * v, sum[i]); });
         if (!t.out) return;
         if (PLANE) each<V>([&](auto i) PG_INLINED { sum[i] = load(t.z[0] + k + i * v) + load(t.z[1] + k + i * v) + sum[i]; });
-        write_vectors<S, A, V, PAST>(sum, t.out + k * int64_t(sizeof(S)));
+        write_vectors<S, A, V, WAY>(sum, t.out + k * int64_t(sizeof(S)), lines);
     }
 };
 
-template <class S> template <int V, bool PLANE, bool PAST> void Box<S>::slide_channels(const Terms<A>& terms, const Cells& cells, int64_t channel) {
+template <class S> template <int V, bool PLANE, Way WAY> void Box<S>::slide_channels(const Terms<A>& terms, const Cells& cells, int64_t channel) {
     constexpr int64_t v = LANES<A>, item = sizeof(S);
     const int64_t before = plan_.axes[size_t(K - 1)]->reach[0] - 1;
-    Slide<S, A, V, PLANE, PAST> slide(terms, before + 1);
+    Slide<S, A, V, PLANE, WAY> slide(terms, before + 1, lines_);
     const char* from = cells.from + channel * item;
     int64_t k = channel - before * channels_;
     Vec<A> x[V];
@@ -81,8 +82,8 @@ template <class S> template <int V, bool PLANE, bool PAST> void Box<S>::slide_ch
     }
 }
 
-template <class S> template <bool PLANE, bool PAST> void Box<S>::slide_row(const Terms<A>& terms, const Cells& cells) {
-    by_vectors<S, A, MOST_VECTORS>(channels_, [&](auto V, int64_t c) { slide_channels<decltype(V)::value, PLANE, PAST>(terms, cells, c); });
+template <class S> template <bool PLANE, Way WAY> void Box<S>::slide_row(const Terms<A>& terms, const Cells& cells) {
+    by_vectors<S, A, MOST_VECTORS>(channels_, [&](auto V, int64_t c) { slide_channels<decltype(V)::value, PLANE, WAY>(terms, cells, c); });
 }
 
 template <class S> bool Box<S>::is_sliding(const char* result) const {
@@ -94,8 +95,10 @@ template <class S> void Box<S>::run_sliding(const char* source, char* result) {
     A* none = at(plan_.scratch.slid);
     for (int k = 0; k < K; ++k) lead_[k] = plan_.lead[k];
     if (channels_ > 1 || K == 3) for (int64_t k = 0; k < plan_.pitch; ++k) none[k] = -A(0);
-    if (K == 2) slide_images(source, result);
-    else slide_volume(source, result);
+    if (K == 3) return slide_volume(source, result);
+    if (joins_) lines_.begin(result);
+    slide_images(source, result);
+    if (joins_) lines_.end();
 }
 
 // Several images one above the other: each is a plane of its own.
@@ -119,8 +122,8 @@ template <class S> template <class F> void Box<S>::each_image(const F& function)
 template <class S> void Box<S>::slide_images(const char* source, char* result) {
     const A* none = at(plan_.scratch.slid);
     if (plan_.flat) return plan_.divide_first ? run_flat<false>(source, result) : run_flat<true>(source, result);
-    if (channels_ == 1) return strip_planes(source, 1, nullptr, none, none, result);
     const Dim& step = plan_.steps[0];
+    if (channels_ == 1) return strip_planes(source, 1, nullptr, none, none, place(result, (b_[0] - a_[0]) * step.result_stride));
     const int64_t first = need_[0].a, a = a_[0];
     each_image([&] { slide_plane(source + (need_[0].a - first) * step.source_stride, 1, nullptr, none, none, result + (a_[0] - a) * step.result_stride); });
 }
@@ -133,13 +136,18 @@ template <class S> void Box<S>::slide_volume(const char* source, char* result) {
         const int64_t i = d + lead - behind;
         const A *older = behind > 1 ? plane(d - 2) : none, *old = plane(d - 1);
         char* to = i < a_[0] ? nullptr : result + (i - a_[0]) * plan_.steps[0].result_stride;
+        if (to && channels_ == 1 && plane(d) != none) to = place(to, (b_[1] - a_[1]) * plan_.steps[1].result_stride);
         const int64_t product = plan_.divide_first ? (plane(d) == none ? 1 : count_of_row(0, d)) : count_of_position(0, most(i, a_[0]));
-        if (plane(d) != none) slide_plane(source + (d - need_[0].a) * plan_.steps[0].source_stride, product, plane(d), older, old, to);
-        else if (to) for (int64_t j = 0; j < b_[1] - a_[1]; ++j) {
+        if (plane(d) != none) {
+            if (to && joins_) lines_.begin(to);
+            slide_plane(source + (d - need_[0].a) * plan_.steps[0].source_stride, product, plane(d), older, old, to);
+            if (to && joins_) lines_.end();
+        } else if (to) for (int64_t j = 0; j < b_[1] - a_[1]; ++j) {
             const A* p[SLIDING - 1];
             int found = 0;
             for (const A* plane : {older, old}) if (plane != none) p[found++] = plane + j * plan_.pitch;
-            emit_rows(p, found, to + j * plan_.steps[1].result_stride, 1, 0, b_[2] - a_[2], count_of_position(0, i) * count_of_position(1, a_[1] + j));
+            char* row = place(to + j * plan_.steps[1].result_stride, out_ * int64_t(sizeof(S)));
+            emit_rows(p, found, row, 1, 0, b_[2] - a_[2], count_of_position(0, i) * count_of_position(1, a_[1] + j));
         }
     }
 }
@@ -169,9 +177,8 @@ template <class S> void Box<S>::slide_plane(const char* source, int64_t product,
         t.row = rows + (r - need_[k].a + SLIDING) % SLIDING * pitch;
         t.plane = plane ? plane + j * pitch : nullptr;
         t.complete = j >= 0;
-        t.out = result && j >= 0 ? result + j * plan_.steps[size_t(k)].result_stride : nullptr;
-        if (streaming_) plane ? slide_row<true, true>(t, cells) : slide_row<false, true>(t, cells);
-        else plane ? slide_row<true, false>(t, cells) : slide_row<false, false>(t, cells);
+        t.out = result && j >= 0 ? place(result + j * plan_.steps[size_t(k)].result_stride, out_ * int64_t(sizeof(S))) : nullptr;
+        by_way([&](auto way) { plane ? slide_row<true, decltype(way)::value>(t, cells) : slide_row<false, decltype(way)::value>(t, cells); });
     }
 }
 

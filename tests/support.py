@@ -101,6 +101,19 @@ def instruction_set(name: str) -> Iterator[None]:
         _native.set_isa(before)
 
 
+@contextlib.contextmanager
+def past_the_caches(bytes: int = 1) -> Iterator[None]:
+    """Results of so many bytes or more are written as if they were too large for the caches."""
+    from poolgrad.engines import _native
+
+    before = _native.streaming_bytes()
+    _native.set_streaming_bytes(bytes)
+    try:
+        yield
+    finally:
+        _native.set_streaming_bytes(before)
+
+
 def source_shape(pool: Pool, layout: str, batch: int, channels: int, *, forwards: bool) -> tuple[int, ...]:
     shape = [batch if letter == "N" else channels for letter in layout]
     sizes = pool.input_size if forwards else pool.output_size

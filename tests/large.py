@@ -65,6 +65,8 @@ SPLIT = {
     ),
     "one cell for all positions": Split(Pool((Axis.whole(3), Axis.whole(5), Axis.whole(4))), "NDHWC", 7, 96),
     "one cell for all positions, channels cut": Split(Pool((Axis.whole(3), Axis.whole(4))), "NHWC", 1, 3 * 4096),
+    "one cell for all positions of large images": Split(Pool((Axis.whole(7), Axis.whole(9))), "NHWC", 3, 701),
+    "one cell for all positions of large volumes": Split(Pool((Axis.whole(3), Axis.whole(4), Axis.whole(5))), "NDHWC", 2, 608),
     "one cell, a constant divisor": Split(Pool((Axis.whole(3), Axis.whole(5)), divisor=-7), "HNWC", 53, 48),
     "global of a large image": Split(Pool((Axis.whole(211), Axis.whole(197))), "NCHW", 1, 3),
     "global of images of any size": Split(Pool((Axis.whole(3), Axis.whole(75), Axis.whole(13))), "NCDHW", 3, 21),

@@ -82,7 +82,7 @@ private:
     // into `result`, unless that is null.
     void slide_plane(const char* source, int64_t product, A* plane, const A* older, const A* old, char* result);
     // One row of it: all channels; V vectors of them. PLANE: of three axes.
-    template <bool PLANE, Way WAY> void slide_row(const Terms<A>& terms, const Cells& cells);
+    template <bool PLANE, Way WAY> void slide_row(const Terms<A>& terms, const Cells& cells, Span channels);
     template <int V, bool PLANE, Way WAY> void slide_channels(const Terms<A>& terms, const Cells& cells, int64_t channel);
     // How far behind a row lies one that is needed soon, but not at once.
     int64_t rows_ahead(int64_t stride) const { return stride * ceil_div(AHEAD, most(in_, 1) * int64_t(sizeof(S))); }

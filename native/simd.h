@@ -234,10 +234,10 @@ constexpr int64_t AHEAD_WRITTEN = 8192;  // bytes of a result that are asked for
 constexpr int64_t AHEAD_ROWS = 8192;     // bytes that rows of packed images are asked for ahead
 constexpr int64_t AHEAD_SQUARES = 8;  // squares that are asked for ahead, where images are turned
 
-// Ask for memory that will be read soon; never faults, never waits. (Always inlined: a call of a function that only asks may be left out.)
+// Ask for memory that will be read soon, into the nearest cache; never faults, never waits. (Always inlined: a call of a function that only asks may be left out.)
 PG_INLINE void prefetch(const char* p, int64_t bytes) {
 #if defined(__GNUC__) || defined(__clang__)
-    for (int64_t k = 0; k < bytes; k += LINE) __builtin_prefetch(p + k, 0, 2);
+    for (int64_t k = 0; k < bytes; k += LINE) __builtin_prefetch(p + k, 0, 3);
 #else
     (void)p; (void)bytes;
 #endif
@@ -246,9 +246,9 @@ PG_INLINE void prefetch(const char* p, int64_t bytes) {
 // Ask for a piece of a stream as often as it takes: while much is under way a processor drops some of what it is asked for, so every
 // line is asked for several times, each time from a little nearer. A line that is there already costs next to nothing.
 constexpr int64_t ASKED = 4, NEARER = 256;
-template <int64_t BYTES> PG_INLINE void insist(const char* p) {
+template <int64_t BYTES> PG_INLINE void insist(const char* p, int64_t nearer = NEARER) {
     constexpr int64_t part = ASKED * BYTES / LINE, times = BYTES >= LINE ? ASKED : part > 0 ? part : 1;
-    for (int64_t t = 0; t < times; ++t) prefetch(p + t * NEARER, BYTES);
+    for (int64_t t = 0; t < times; ++t) prefetch(p + t * nearer, BYTES);
 }
 
 // Ask for a line of which only a part will be written: where others go past the caches, all of them wait for it.

@@ -75,15 +75,15 @@ template <class S> template <int V, bool PLANE, Way WAY> void Box<S>::slide_chan
         const int64_t d = divider_.divisor_at(cells.product, c - cells.begin, cells.end - c, n);
         const Vec<A> by = splat(A(d)), over = splat(reciprocal(A(d)));
         for (int64_t j = 0; j < n; ++j, from += cells.step, k += channels_) {
-            insist<V * v * item>(from + cells.ahead);
+            insist<V * v * item>(from + cells.ahead, 2 * cells.step);
             each<V>([&](auto i) PG_INLINED { x[i] = quotient(load_wide<S, A>(from + i * v * item), by, over); });
             slide.add(x, k);
         }
     }
 }
 
-template <class S> template <bool PLANE, Way WAY> void Box<S>::slide_row(const Terms<A>& terms, const Cells& cells) {
-    by_vectors<S, A, MOST_VECTORS>(channels_, [&](auto V, int64_t c) { slide_channels<decltype(V)::value, PLANE, WAY>(terms, cells, c); });
+template <class S> template <bool PLANE, Way WAY> void Box<S>::slide_row(const Terms<A>& terms, const Cells& cells, Span channels) {
+    by_vectors<S, A, MOST_VECTORS>(channels.b - channels.a, [&](auto V, int64_t c) { slide_channels<decltype(V)::value, PLANE, WAY>(terms, cells, channels.a + c); });
 }
 
 template <class S> bool Box<S>::is_sliding(const char* result) const {
@@ -159,26 +159,30 @@ template <class S> void Box<S>::slide_plane(const char* source, int64_t product,
     const int64_t pitch = plan_.pitch, lead = lead_[k], behind = axis.reach[0] - 1, stride = plan_.steps[size_t(k)].source_stride;
     const int64_t first = a_[K - 1] - lead_[K - 1];  // the first position's first cell
     A *none = at(plan_.scratch.slid), *rows = none + pitch;
+    const int64_t together = gathers_ ? channels_ : MOST_VECTORS * LANES<A>;  // rows that are gathered are made whole
     auto row_of = [&](int64_t r) { return r >= need_[k].a && r < need_[k].b ? rows + (r - need_[k].a) % SLIDING * pitch : none; };
     Cells cells{nullptr, 0, 0, b_[K - 1] - a_[K - 1] + last.reach[0] - 1, plan_.steps[size_t(K - 1)].source_stride, rows_ahead(stride), 0};
-    for (int64_t r = a_[k] - lead; r < b_[k] - lead + behind; ++r) {
-        const int64_t j = r + lead - behind - a_[k];  // the position that this row completes
-        const bool there = row_of(r) != none;
-        if (!there && j < 0) continue;
-        cells.from = source + (r - need_[k].a) * stride;
-        cells.begin = need_[K - 1].a - first;
-        cells.end = there ? need_[K - 1].b - first : 0;
-        cells.product = there ? product * count_of_row(k, r) : 1;
-        Terms<A> t;
-        t.y[0] = behind > 1 ? row_of(r - 2) : none;
-        t.y[1] = row_of(r - 1);
-        t.z[0] = older == none ? none : older + j * pitch;
-        t.z[1] = old == none ? none : old + j * pitch;
-        t.row = rows + (r - need_[k].a + SLIDING) % SLIDING * pitch;
-        t.plane = plane ? plane + j * pitch : nullptr;
-        t.complete = j >= 0;
-        t.out = result && j >= 0 ? place(result + j * plan_.steps[size_t(k)].result_stride, out_ * int64_t(sizeof(S))) : nullptr;
-        by_way([&](auto way) { plane ? slide_row<true, decltype(way)::value>(t, cells) : slide_row<false, decltype(way)::value>(t, cells); });
+    for (Span some{0, together}; some.a < channels_; some.a += together, some.b += together) {
+        some.b = least(some.b, channels_);
+        for (int64_t r = a_[k] - lead; r < b_[k] - lead + behind; ++r) {
+            const int64_t j = r + lead - behind - a_[k];  // the position that this row completes
+            const bool there = row_of(r) != none;
+            if (!there && j < 0) continue;
+            cells.from = source + (r - need_[k].a) * stride;
+            cells.begin = need_[K - 1].a - first;
+            cells.end = there ? need_[K - 1].b - first : 0;
+            cells.product = there ? product * count_of_row(k, r) : 1;
+            Terms<A> t;
+            t.y[0] = behind > 1 ? row_of(r - 2) : none;
+            t.y[1] = row_of(r - 1);
+            t.z[0] = older == none ? none : older + j * pitch;
+            t.z[1] = old == none ? none : old + j * pitch;
+            t.row = rows + (r - need_[k].a + SLIDING) % SLIDING * pitch;
+            t.plane = plane ? plane + j * pitch : nullptr;
+            t.complete = j >= 0;
+            t.out = result && j >= 0 ? place(result + j * plan_.steps[size_t(k)].result_stride, out_ * int64_t(sizeof(S))) : nullptr;
+            by_way([&](auto way) { plane ? slide_row<true, decltype(way)::value>(t, cells, some) : slide_row<false, decltype(way)::value>(t, cells, some); });
+        }
     }
 }
 

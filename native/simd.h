@@ -234,10 +234,13 @@ constexpr int64_t AHEAD_WRITTEN = 8192;  // bytes of a result that are asked for
 constexpr int64_t AHEAD_ROWS = 8192;     // bytes that rows of packed images are asked for ahead
 constexpr int64_t AHEAD_SQUARES = 8;  // squares that are asked for ahead, where images are turned
 
-// Ask for memory that will be read soon, into the nearest cache; never faults, never waits. (Always inlined: a call of a function that only asks may be left out.)
-PG_INLINE void prefetch(const char* p, int64_t bytes) {
+// Ask for memory that will be read soon, into the nearest cache, or the second; never faults, never waits. (Always inlined: a call of a
+// function that only asks may be left out.)
+constexpr int NEAREST = 3, SECOND = 2;
+constexpr int64_t HELD_NEAR = 32 << 10;  // bytes that the nearest cache holds: what is needed after more is asked into the second
+template <int CACHE = NEAREST> PG_INLINE void prefetch(const char* p, int64_t bytes) {
 #if defined(__GNUC__) || defined(__clang__)
-    for (int64_t k = 0; k < bytes; k += LINE) __builtin_prefetch(p + k, 0, 3);
+    for (int64_t k = 0; k < bytes; k += LINE) __builtin_prefetch(p + k, 0, CACHE);
 #else
     (void)p; (void)bytes;
 #endif

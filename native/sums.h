@@ -19,11 +19,15 @@ template <class A, int R> inline void add_rows(A* out, const A* const* in, int64
     for (int r = 0; r < R; ++r) p[r] = in[r];
     constexpr int64_t v = LANES<A>;
     int64_t k = 0;
-    if (ahead) for (; k + v <= n; k += v) {
-        const Vec<A> s = add_at<A, R>(p, k);
-        for (int r = 0; r < R; ++r) prefetch(reinterpret_cast<const char*>(p[r] + k + ahead), VECTOR_BYTES);
-        store(out + k, s);
-    }
+    auto run = [&](auto cache) PG_INLINED {
+        for (; k + v <= n; k += v) {
+            const Vec<A> s = add_at<A, R>(p, k);
+            for (int r = 0; r < R; ++r) prefetch<decltype(cache)::value>(reinterpret_cast<const char*>(p[r] + k + ahead), VECTOR_BYTES);
+            store(out + k, s);
+        }
+    };
+    if (ahead * int64_t(sizeof(A)) > HELD_NEAR) run(std::integral_constant<int, SECOND>());
+    else if (ahead) run(std::integral_constant<int, NEAREST>());
     for (; k + 2 * v <= n; k += 2 * v) {
         const Vec<A> s = add_at<A, R>(p, k), t = add_at<A, R>(p, k + v);
         store(out + k, s);

@@ -81,7 +81,7 @@ private:
     // A plane of the first of three axes (of two axes, all of it): its sums go into `plane`, and with those of the two planes before
     // into `result`, unless that is null.
     void slide_plane(const char* source, int64_t product, A* plane, const A* older, const A* old, char* result);
-    // One row of it: all channels; V vectors of them. PLANE: of three axes.
+    // Some channels of one row of it; V vectors of them. PLANE: of three axes.
     template <bool PLANE, Way WAY> void slide_row(const Terms<A>& terms, const Cells& cells, Span channels);
     template <int V, bool PLANE, Way WAY> void slide_channels(const Terms<A>& terms, const Cells& cells, int64_t channel);
     // How far behind a row lies one that is needed soon, but not at once.
